@@ -1,0 +1,1 @@
+"""Development commands of this repository: environment, generated code, checks, lock files."""
