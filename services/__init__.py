@@ -1,0 +1,1 @@
+"""The platform's services: control plane, workers, accounting and command line."""

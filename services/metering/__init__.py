@@ -1,0 +1,1 @@
+"""The accounting plane: usage ledger, prices, quotas and budgets."""

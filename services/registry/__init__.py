@@ -1,0 +1,1 @@
+"""The registry: models, versions, aliases, endpoints, placements, and the leases of live workers."""

@@ -1,0 +1,1 @@
+"""The router: Envoy's xDS control plane."""

@@ -1,0 +1,1 @@
+"""What every gRPC process shares: lifecycle, errors, channels, names, settings, telemetry."""

@@ -1,0 +1,56 @@
+"""Addresses that services listen on and dial: `host:port` or `unix:/path`."""
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.rpc.errors import InvalidArgumentError
+
+_LONGEST_SOCKET_PATH = 107  # bytes; sockaddr_un.sun_path less its NUL (unix(7))
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a service is: a unix socket (`path`) or a TCP host and port."""
+
+    path: str | None = None
+    host: str = ""
+    port: int = 0
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse(text: str, field: str = "address") -> Address:
+    """Parse `host:port`, `[v6]:port` or `unix:/path`; InvalidArgumentError names `field`."""
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:")
+        if not path.startswith("/") or len(path.encode()) > _LONGEST_SOCKET_PATH:
+            raise InvalidArgumentError.of_field(
+                field,
+                f"{path!r} is not a socket path; allowed: absolute, at most"
+                f" {_LONGEST_SOCKET_PATH} bytes",
+            )
+        return Address(path=path)
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 or not host:
+        raise InvalidArgumentError.of_field(
+            field, f"{text!r} is not an address; allowed: host:port or unix:/path"
+        )
+    return Address(host=host.strip("[]"), port=int(port))
+
+
+def prepare_socket(address: Address) -> None:
+    """Make the socket's folder, readable by its owner only; nothing for TCP."""
+    if address.path is not None:
+        Path(address.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,128 @@
+"""Turns errors into gRPC statuses, for every method of a server, in this one place.
+
+Domain errors become their canonical code with exactly one `ErrorInfo` (and `BadRequest`, `RetryInfo` where they apply).
+Aborts and cancellation pass. Anything unknown becomes INTERNAL without leaking its text; it is logged with a traceback.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+import structlog
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+
+from services.rpc.errors import DOMAIN, InferplaneError, InternalError
+
+_log = structlog.get_logger(__name__)
+
+DETAILS_KEY = "grpc-status-details-bin"
+
+
+def code_of(error: InferplaneError) -> grpc.StatusCode:
+    """The canonical status code of an error."""
+    return grpc.StatusCode[error.kind.name]
+
+
+def to_status(error: InferplaneError) -> status_pb2.Status:
+    """The error as `google.rpc.Status` with its details (AIP-193)."""
+    details: list[Message] = [
+        error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
+    ]
+    if error.violations:
+        violations = [
+            error_details_pb2.BadRequest.FieldViolation(field=v.field, description=v.description)
+            for v in error.violations
+        ]
+        details.append(error_details_pb2.BadRequest(field_violations=violations))
+    if error.retry_after is not None:
+        delay = Duration()
+        delay.FromNanoseconds(int(error.retry_after * 1e9))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    packed = []
+    for detail in details:
+        box = AnyMessage()
+        box.Pack(detail)
+        packed.append(box)
+    return status_pb2.Status(
+        code=code_of(error).value[0], message=error.message, details=packed
+    )
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: InferplaneError) -> NoReturn:
+    """End the call with the error's status and details."""
+    trailer = ((DETAILS_KEY, to_status(error).SerializeToString()),)
+    await context.abort(code_of(error), error.message, trailing_metadata=trailer)
+    raise AssertionError("abort returned")
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """Wraps every handler so that servicers only raise domain errors."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[
+            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]
+        ],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        """Return the method's handler, wrapped."""
+        handler = await continuation(handler_call_details)
+        if handler is None:  # unknown method: grpc answers UNIMPLEMENTED
+            return handler
+        method = handler_call_details.method
+        if handler.response_streaming:
+            return _wrap_stream(handler, method)
+        return _wrap_unary(handler, method)
+
+
+async def _fail(
+    context: grpc.aio.ServicerContext[Any, Any], method: str, error: Exception
+) -> NoReturn:
+    if isinstance(error, InferplaneError):
+        await abort(context, error)
+    _log.exception("call failed unexpectedly", method=method, exc_info=error)
+    await abort(context, InternalError("internal error; the server's log has the reason"))
+
+
+def _wrap_unary(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
+    behaviour = handler.stream_unary if handler.request_streaming else handler.unary_unary
+
+    async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        try:
+            return await behaviour(request, context)
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place that turns the unknown into INTERNAL
+            await _fail(context, method, error)
+
+    make = (
+        grpc.stream_unary_rpc_method_handler
+        if handler.request_streaming
+        else grpc.unary_unary_rpc_method_handler
+    )
+    return make(call, handler.request_deserializer, handler.response_serializer)
+
+
+def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
+    behaviour = handler.stream_stream if handler.request_streaming else handler.unary_stream
+
+    async def call(
+        request: Any, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        try:
+            async for response in behaviour(request, context):
+                yield response
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place that turns the unknown into INTERNAL
+            await _fail(context, method, error)
+
+    make = (
+        grpc.stream_stream_rpc_method_handler
+        if handler.request_streaming
+        else grpc.unary_stream_rpc_method_handler
+    )
+    return make(call, handler.request_deserializer, handler.response_serializer)

@@ -1,0 +1,98 @@
+"""Life of a gRPC server: start, serve, stop in that order and no other (see `RpcServer.stop`)."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from services.rpc import address as addresses
+from services.rpc.interceptor import ErrorInterceptor
+
+_log = structlog.get_logger(__name__)
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_FRAMING_BYTES = 64 * 1024  # message limits are about payloads; headers and framing ride on top
+
+
+class RpcServer:
+    """A grpc.aio server with health, reflection and error mapping. Register servicers on `.grpc` before `start`."""
+
+    def __init__(
+        self,
+        *,
+        address: str,
+        max_message_bytes: int,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    ) -> None:
+        """Assign only; nothing listens yet.
+
+        Args:
+            address: `host:port` (port 0: any free one) or `unix:/path`.
+            max_message_bytes: largest message in either direction.
+            interceptors: run inside the error mapping.
+        """
+        self._address = addresses.parse(address)
+        limit = max_message_bytes + _FRAMING_BYTES
+        self.grpc = grpc.aio.server(
+            interceptors=[ErrorInterceptor(), *interceptors],
+            options=[
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", limit),
+                ("grpc.so_reuseport", 0),
+                # Envoy and our own clients ping idle connections; without this grpc answers GOAWAY too_many_pings.
+                ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.max_connection_age_grace_ms", 5000),
+            ],
+        )
+        self.health = health.aio.HealthServicer()
+        self.address = ""
+
+    async def start(self, service_names: Sequence[str]) -> str:
+        """Listen, and return the bound address; overall health stays NOT_SERVING until `set_serving`.
+
+        Args:
+            service_names: full names of the registered services, for reflection.
+        """
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self.grpc)
+        names = [*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        reflection.enable_server_reflection(names, self.grpc)
+        await self.health.set("", NOT_SERVING)
+        addresses.prepare_socket(self._address)
+        old = os.umask(0o177)  # the socket belongs to this user alone
+        try:
+            port = self.grpc.add_insecure_port(str(self._address))
+        finally:
+            os.umask(old)
+        bound = self._address
+        if bound.path is None:
+            bound = addresses.Address(host=bound.host, port=port)
+        self.address = str(bound)
+        await self.grpc.start()
+        _log.info("listening", address=self.address)
+        return self.address
+
+    async def set_serving(self, serving: bool, service: str = "") -> None:
+        """Report health of the whole server (`""`) or of one service name."""
+        await self.health.set(service, SERVING if serving else NOT_SERVING)
+
+    async def stop(self, grace: float) -> None:
+        """Report NOT_SERVING everywhere, refuse new calls, finish running ones for `grace` seconds, cancel the rest."""
+        await self.health.enter_graceful_shutdown()
+        await self.grpc.stop(grace)
+        _log.info("stopped", address=self.address)
+
+
+def stop_requested() -> asyncio.Event:
+    """An event that SIGTERM or SIGINT sets; call inside the running loop."""
+    event = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, event.set)
+    return event

@@ -1,0 +1,1 @@
+"""The worker: loads what its pool is assigned and answers inference."""
