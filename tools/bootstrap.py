@@ -1,6 +1,7 @@
-"""The environment: a virtual environment with locked packages and the code generated from protos/, made when they are out of date.
+"""The environment: locked packages in a virtual environment and code from protos/, made when out of date.
 
-Runs before anything is installed, so it uses the standard library alone, and imports little, because every command passes through it.
+Runs before anything is installed, so it uses the standard library alone; every command passes through it, so it
+imports little.
 """
 
 import contextlib
@@ -13,8 +14,12 @@ from pathlib import Path
 from typing import NoReturn
 
 SCHEME = 1  # raise it when an environment made by an older version of this module must be made anew
-DEVELOPMENT_COMMANDS = frozenset({"test", "lint", "typecheck", "generate", "lock", "release-protos"})
-RUNTIME_ONLY_COMMANDS = frozenset({"generate"})  # development commands that need no development package
+DEVELOPMENT_COMMANDS = frozenset(
+    {"test", "lint", "typecheck", "generate", "lock", "release-protos"}
+)
+RUNTIME_ONLY_COMMANDS = frozenset(
+    {"generate"}
+)  # development commands that need no development package
 LOCK_POLL_SECONDS = 0.2
 
 
@@ -59,7 +64,9 @@ def places() -> Places:
     """The places of the checkout that this file belongs to."""
     root = Path(__file__).resolve().parent.parent
     chosen = os.environ.get("INFERPLANE_VENV")
-    return Places(root=root, venv=Path(chosen).expanduser().absolute() if chosen else root / ".venv")
+    return Places(
+        root=root, venv=Path(chosen).expanduser().absolute() if chosen else root / ".venv"
+    )
 
 
 def say(text: str) -> None:
@@ -89,13 +96,19 @@ def venv_is_ready(here: Places, kind: str) -> bool:
     found = read_or_empty(here.stamp)
     if not found or not here.python.exists():
         return False
-    return found == venv_stamp(here, "dev") or (kind == "runtime" and found == venv_stamp(here, "runtime"))
+    return found == venv_stamp(here, "dev") or (
+        kind == "runtime" and found == venv_stamp(here, "runtime")
+    )
 
 
 def generation_stamp(here: Places) -> str:
     """What generated code depends on: the protos, the generators' versions, how they are called."""
     digest = hashlib.sha256()
-    inputs = [*sorted((here.root / "protos").rglob("*.proto")), here.root / "tools" / "generation.py", here.lock_file("runtime")]
+    inputs = [
+        *sorted((here.root / "protos").rglob("*.proto")),
+        here.root / "tools" / "generation.py",
+        here.lock_file("runtime"),
+    ]
     for path in inputs:
         digest.update(f"{path.relative_to(here.root)}\0".encode())
         digest.update(path.read_bytes())
@@ -118,9 +131,22 @@ def ensure_python_can_make_environments() -> None:
     if missing:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise SetupError(
-            f"this Python ({sys.executable}, {version}) lacks the standard module {' and '.join(missing)}, needed to make "
-            f"a virtual environment.\nDebian and Ubuntu: apt install python3-venv (or python{version}-venv). "
+            f"this Python ({sys.executable}, {version}) lacks the standard module {' and '.join(missing)}, "
+            "needed to make a virtual environment.\n"
+            f"Debian and Ubuntu: apt install python3-venv (or python{version}-venv). "
             "Fedora: dnf install python3-pip. Then run this again."
+        )
+
+
+def ensure_may_replace(folder: Path) -> None:
+    """Raises if making an environment here would delete something that is none."""
+    if folder.exists() and not folder.is_dir():
+        raise SetupError(
+            f"{folder} is in the way: it is no folder. Remove it or set INFERPLANE_VENV."
+        )
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "pyvenv.cfg").exists():
+        raise SetupError(
+            f"{folder} holds something that is no virtual environment. Remove it or set INFERPLANE_VENV."
         )
 
 
@@ -130,7 +156,9 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
     try:
         import fcntl
     except ImportError as error:
-        raise SetupError("inferplane runs on Linux and macOS; on Windows use it inside WSL.") from error
+        raise SetupError(
+            "inferplane runs on Linux and macOS; on Windows use it inside WSL."
+        ) from error
     with lock.open("w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,58 +169,75 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 def make_venv(here: Places) -> None:
-    """An empty virtual environment, in place of whatever was there."""
+    """An empty virtual environment, in place of an older one."""
     import subprocess
 
-    result = subprocess.run(
-        [sys.executable, "-I", "-m", "venv", "--clear", str(here.venv)], capture_output=True, text=True, check=False
-    )
+    ensure_may_replace(here.venv)
+    command = [sys.executable, "-I", "-m", "venv", "--clear", str(here.venv)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
-        raise SetupError(f"could not make a virtual environment in {here.venv}:\n{(result.stdout + result.stderr).strip()}")
+        told = (result.stdout + result.stderr).strip()
+        raise SetupError(f"could not make a virtual environment in {here.venv}:\n{told}")
+
+
+def in_venv(here: Places, module: str, *options: str) -> list[str]:
+    """A command line that runs a module under the environment's Python, apart from the caller's PYTHON* variables."""
+    return [str(here.python), "-I", "-m", module, *options]
 
 
 def pip_command(here: Places, kind: str) -> list[str]:
     """Installs exactly the locked packages; the user's own pip configuration (index, proxy, certificates) applies."""
-    # --no-deps: the lock is complete, so pip need not resolve. --no-user: a configured `user = true` would refuse a venv.
-    # Compiling is left to one parallel pass afterwards.
-    return [
-        *(str(here.python), "-I", "-m", "pip", "install", "--require-hashes", "--no-deps", "--no-user", "--no-compile"),
-        *("--no-input", "--disable-pip-version-check", "--progress-bar", "off", "-r", str(here.lock_file(kind))),
+    options = [
+        "--require-hashes",
+        "--no-deps",  # the lock is complete, so pip need not resolve
+        "--no-user",  # a configured `user = true` would refuse a virtual environment
+        "--no-compile",  # one parallel pass follows
+        "--no-input",
+        "--disable-pip-version-check",
+        "--progress-bar=off",
     ]
+    return in_venv(here, "pip", "install", *options, "-r", str(here.lock_file(kind)))
+
+
+def show_progress(text: str) -> None:
+    """Replaces the last line of a terminal; says nothing elsewhere."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def install(here: Places, kind: str) -> None:
-    """Installs the locked packages of a kind into the environment, showing how far it is on a terminal."""
+    """Installs the locked packages of a kind into the environment."""
     import subprocess
 
+    command = pip_command(here, kind)
     total = here.lock_file(kind).read_text().count("==")
-    seen: list[str] = []
+    told: list[str] = []
     count = 0
     with subprocess.Popen(
-        pip_command(here, kind), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as pip:
         assert pip.stdout is not None  # for the type checker: a pipe was asked for
         for line in pip.stdout:
-            seen.append(line)
-            count += line.startswith(("Collecting ", "Requirement already satisfied"))
-            if sys.stderr.isatty():
-                stage = "installing" if line.startswith("Installing") else "fetching"
-                print(f"\r\033[Kinferplane:   {stage} {count} of at most {total}", end="", file=sys.stderr, flush=True)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+            if line.startswith(("Collecting ", "Requirement already satisfied")):
+                count += 1
+            elif not line.startswith("  "):
+                told.append(line)
+            stage = "unpacking" if line.startswith("Installing") else "fetching"
+            show_progress(f"inferplane:   {stage} {count} of at most {total} packages")
+    show_progress("")
     if pip.returncode:
-        told = "".join(line for line in seen if not line.startswith(("Collecting", "  Using", "  Downloading")))
         raise SetupError(
-            f"pip could not install the packages of {here.lock_file(kind).relative_to(here.root)} (exit {pip.returncode}):\n"
-            f"{told.strip()}\npip uses your own configuration; `{here.python} -m pip config list` shows it."
+            f"pip could not install the packages of lock/{kind}.txt (exit {pip.returncode}):\n"
+            f"{''.join(told).strip()}\n"
+            f"pip uses your own configuration; `{here.python} -m pip config list` shows it."
         )
 
 
 def compile_packages(here: Places) -> None:
-    """Compiles what was installed, so that no later start does; a file that can't be compiled is its importer's affair."""
+    """Compiles what was installed, so that no later start does; what can't be compiled is its importer's affair."""
     import subprocess
 
-    command = [str(here.python), "-I", "-m", "compileall", "-q", "-j", "0", str(site_packages(here))]
+    command = in_venv(here, "compileall", "-q", "-j", "0", str(site_packages(here)))
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
@@ -207,14 +252,18 @@ def set_up_venv(here: Places, kind: str) -> None:
 
     begun = time.monotonic()
     found = read_or_empty(here.stamp)
-    made_alike = found.startswith(venv_stamp(here, kind).partition("packages")[0]) and here.python.exists()
+    made_alike = (
+        found.startswith(venv_stamp(here, kind).partition("packages")[0]) and here.python.exists()
+    )
     if "packages dev" in found:
         kind = "dev"  # an environment stays complete once it is
     here.stamp.unlink(missing_ok=True)
     if made_alike:
         say(f"Setting up: bringing {here.venv} to the locked packages.")
     else:
-        say(f"Setting up (first use): locked packages into {here.venv}; this takes a minute or two.")
+        say(
+            f"Setting up (first use): locked packages into {here.venv}; this takes a minute or two."
+        )
         ensure_python_can_make_environments()
         make_venv(here)
     install(here, kind)
@@ -229,10 +278,13 @@ def generate(here: Places) -> None:
     import subprocess
 
     say("Setting up: generating code from protos/.")
-    command = [str(here.python), "-I", "-m", "tools.generation"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        in_venv(here, "tools.generation"), capture_output=True, text=True, check=False
+    )
     if result.returncode:
-        raise SetupError(f"could not generate code from protos/:\n{(result.stdout + result.stderr).strip()}")
+        raise SetupError(
+            f"could not generate code from protos/:\n{(result.stdout + result.stderr).strip()}"
+        )
 
 
 def ensure_environment(here: Places, kind: str, *, with_code: bool = True) -> None:
@@ -253,8 +305,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
     is_development = command in DEVELOPMENT_COMMANDS
     kind = "dev" if is_development and command not in RUNTIME_ONLY_COMMANDS else "runtime"
     try:
-        ensure_environment(here, kind, with_code=not is_development or command in {"test", "lint", "typecheck"})
-    except SetupError as error:
+        ensure_environment(
+            here, kind, with_code=not is_development or command in {"test", "lint", "typecheck"}
+        )
+    except (SetupError, OSError) as error:
         say(f"error: {error}")
         sys.exit(1)
     except KeyboardInterrupt:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tools.bootstrap import SetupError, generation_stamp, places
 
-DESCRIPTOR_SET = "inferplane.binpb"  # all our protos and what they import; Envoy's transcoder and field extraction load it
+# All our protos and what they import; Envoy's transcoder and field extraction load it.
+DESCRIPTOR_SET = "inferplane.binpb"
 
 
 def package_folder(name: str) -> Path:
@@ -40,12 +41,33 @@ def run_protoc(protos: Path, into: Path) -> None:
     from grpc_tools import protoc
 
     # The plugins are console scripts of this environment, which need not be on the caller's PATH.
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    os.environ["PATH"] = (
+        f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    )
     sources = [str(path.relative_to(protos)) for path in sorted(protos.rglob("*.proto"))]
-    includes = [f"--proto_path={folder}" for folder in (protos, google_api_include(), well_known_include())]
-    outputs = [f"--{plugin}={into}" for plugin in ("python_out", "grpc_python_out", "mypy_out", "mypy_grpc_out")]
-    descriptors = ["--include_imports", "--include_source_info", f"--descriptor_set_out={into / DESCRIPTOR_SET}"]
-    code = protoc.main(["protoc", *includes, *outputs, "--mypy_opt=quiet", "--mypy_grpc_opt=quiet", *descriptors, *sources])
+    includes = [
+        f"--proto_path={folder}" for folder in (protos, google_api_include(), well_known_include())
+    ]
+    outputs = [
+        f"--{plugin}={into}"
+        for plugin in ("python_out", "grpc_python_out", "mypy_out", "mypy_grpc_out")
+    ]
+    descriptors = [
+        "--include_imports",
+        "--include_source_info",
+        f"--descriptor_set_out={into / DESCRIPTOR_SET}",
+    ]
+    code = protoc.main(
+        [
+            "protoc",
+            *includes,
+            *outputs,
+            "--mypy_opt=quiet",
+            "--mypy_grpc_opt=quiet",
+            *descriptors,
+            *sources,
+        ]
+    )
     if code:
         raise SetupError(f"protoc ended with {code}")
 

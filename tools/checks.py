@@ -1,0 +1,116 @@
+"""The checks that a change must pass: each a named command, run one after the other, all of them even if one fails."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import protos
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check."""
+
+    name: str
+    command: Sequence[str]
+    shown: bool = False  # whether its output is of interest when it passes, too
+    skip_reason: str = ""  # why it can't run yet; empty if it can
+
+
+def python_sources(root: Path) -> list[str]:
+    """What the type checker reads: our packages, and the bootstrap script, which has no suffix."""
+    names = ("services", "tools", "tests", "benchmarks")
+    return [name for name in names if any((root / name).rglob("*.py"))]
+
+
+def style_checks(*, fix: bool = False) -> list[Check]:
+    """Ruff: rules and format."""
+    ruff = [sys.executable, "-m", "ruff"]
+    return [
+        Check(
+            name="ruff rules",
+            command=[
+                *ruff,
+                "check",
+                "--quiet",
+                "--output-format=concise",
+                *(["--fix"] if fix else []),
+            ],
+        ),
+        Check(
+            name="ruff format",
+            command=[*ruff, "format", "--quiet", *([] if fix else ["--check", "--diff"])],
+        ),
+    ]
+
+
+def type_checks(root: Path) -> list[Check]:
+    """Mypy, strict."""
+    mypy = [sys.executable, "-m", "mypy", "--no-error-summary"]
+    return [
+        Check(name="types", command=[*mypy, *python_sources(root)]),
+        Check(name="types of the script", command=[*mypy, "inferplane"]),
+    ]
+
+
+def import_checks() -> list[Check]:
+    """Import contracts: layers, independence of services, pure domain."""
+    lint_imports = str(Path(sys.executable).parent / "lint-imports")
+    return [Check(name="import contracts", command=[lint_imports, "--no-logo"])]
+
+
+def proto_checks(root: Path) -> list[Check]:
+    """Buf: rules, and no breaking change."""
+    released = (root / protos.RELEASED).exists()
+    return [
+        Check(name="buf lint", command=protos.lint_command()),
+        Check(
+            name="buf breaking",
+            command=protos.breaking_command(),
+            skip_reason="" if released else f"no baseline yet ({protos.RELEASED})",
+        ),
+    ]
+
+
+def pytest_check(arguments: Sequence[str]) -> Check:
+    """The tests."""
+    return Check(name="tests", command=[sys.executable, "-m", "pytest", *arguments], shown=True)
+
+
+def run_check(root: Path, check: Check) -> bool:
+    """Runs one check and says how it went; its output follows if it failed."""
+    if check.skip_reason:
+        print(f"-- {check.name}: {check.skip_reason}", flush=True)
+        return True
+    begun = time.monotonic()
+    if check.shown:
+        print(f"-- {check.name}", flush=True)
+        output, code = "", subprocess.run(check.command, cwd=root, check=False).returncode
+    else:
+        done = subprocess.run(
+            check.command,
+            cwd=root,
+            check=False,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        output, code = done.stdout, done.returncode
+    verdict = "FAILED" if code else "ok"
+    print(f"-- {check.name}: {verdict} ({time.monotonic() - begun:.1f} s)", flush=True)
+    if code and output:
+        print(output.rstrip(), flush=True)
+    return code == 0
+
+
+def run_checks(
+    root: Path, checks: Sequence[Check], run: Callable[[Path, Check], bool] = run_check
+) -> int:
+    """Runs all checks and gives the exit code: 1 if any failed."""
+    failed = [check.name for check in checks if not run(root, check)]
+    if failed:
+        print(f"-- failed: {', '.join(failed)}", flush=True)
+    return 1 if failed else 0
