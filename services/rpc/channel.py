@@ -23,8 +23,6 @@ def options(max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> list[tuple[st
     ]
 
 
-def connect(
-    address: str, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
-) -> grpc.aio.Channel:
+def connect(address: str, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> grpc.aio.Channel:
     """A channel to `host:port` or `unix:/path`; it connects when first used."""
     return grpc.aio.insecure_channel(address, options=options(max_message_bytes))

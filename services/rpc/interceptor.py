@@ -4,6 +4,9 @@ Domain errors become their canonical code with exactly one `ErrorInfo` (and `Bad
 Aborts and cancellation pass. Anything unknown becomes INTERNAL without leaking its text; it is logged with a traceback.
 """
 
+from __future__ import annotations  # the stubs are generic, the classes are not
+
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
@@ -46,9 +49,7 @@ def to_status(error: InferplaneError) -> status_pb2.Status:
         box = AnyMessage()
         box.Pack(detail)
         packed.append(box)
-    return status_pb2.Status(
-        code=code_of(error).value[0], message=error.message, details=packed
-    )
+    return status_pb2.Status(code=code_of(error).value[0], message=error.message, details=packed)
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: InferplaneError) -> NoReturn:
@@ -64,10 +65,10 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self,
         continuation: Callable[
-            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]
+            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
         ],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any]:
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Return the method's handler, wrapped."""
         handler = await continuation(handler_call_details)
         if handler is None:  # unknown method: grpc answers UNIMPLEMENTED
@@ -109,7 +110,7 @@ def _wrap_unary(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
 def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
     behaviour = handler.stream_stream if handler.request_streaming else handler.unary_stream
 
-    async def call(
+    async def generate(
         request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         try:
@@ -117,8 +118,20 @@ def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
                 yield response
         except grpc.aio.AbortError:
             raise
-        except Exception as error:  # noqa: BLE001 - the one place that turns the unknown into INTERNAL
+        except Exception as error:  # noqa: BLE001 - as in _wrap_unary, for streams
             await _fail(context, method, error)
+
+    async def write(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        try:
+            await behaviour(request, context)
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in _wrap_unary, for streams
+            await _fail(context, method, error)
+
+    # grpc.aio takes handlers of two forms: generators, and coroutines that call context.write
+    # (grpcio's own health servicer is one of those).
+    call = generate if inspect.isasyncgenfunction(behaviour) else write
 
     make = (
         grpc.stream_stream_rpc_method_handler

@@ -55,7 +55,7 @@ class RpcServer:
         self.address = ""
 
     async def start(self, service_names: Sequence[str]) -> str:
-        """Listen, and return the bound address; overall health stays NOT_SERVING until `set_serving`.
+        """Listen, and return the bound address; overall health stays NOT_SERVING until `set_health`.
 
         Args:
             service_names: full names of the registered services, for reflection.
@@ -78,7 +78,7 @@ class RpcServer:
         _log.info("listening", address=self.address)
         return self.address
 
-    async def set_serving(self, serving: bool, service: str = "") -> None:
+    async def set_health(self, service: str, *, serving: bool) -> None:
         """Report health of the whole server (`""`) or of one service name."""
         await self.health.set(service, SERVING if serving else NOT_SERVING)
 

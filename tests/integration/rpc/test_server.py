@@ -1,0 +1,158 @@
+"""The shared server over a real unix socket: statuses, health, reflection, graceful stop."""
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from inferplane.discovery.v1 import discovery_service_pb2 as discovery
+from inferplane.discovery.v1 import discovery_service_pb2_grpc as discovery_grpc
+
+from services.rpc.channel import connect
+from services.rpc.errors import FieldViolation, InvalidArgumentError, UnavailableError
+from services.rpc.interceptor import DETAILS_KEY
+from services.rpc.server import RpcServer
+
+SERVICE = "inferplane.discovery.v1.DiscoveryService"
+
+
+class _Servicer(discovery_grpc.DiscoveryServiceServicer):
+    """Fails in each of the ways that a servicer can."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.release = asyncio.Event()
+
+    async def RegisterWorker(self, request: Any, context: Any) -> Any:
+        raise InvalidArgumentError.of_fields(
+            [FieldViolation("worker.name", "is empty"), FieldViolation("ttl", "is negative")],
+            given="-1",
+        )
+
+    async def DeregisterWorker(self, request: Any, context: Any) -> Any:
+        raise ZeroDivisionError("a secret")
+
+    async def ListWorkers(self, request: Any, context: Any) -> Any:
+        self.entered.set()
+        await self.release.wait()
+        return discovery.ListWorkersResponse()
+
+    async def WatchWorkers(self, request: Any, context: Any) -> Any:
+        yield discovery.WatchWorkersResponse()
+        raise UnavailableError("try elsewhere", reason="DRAINING", retry_after=1.5)
+
+
+Served: TypeAlias = tuple[RpcServer, _Servicer, grpc.aio.Channel]
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    """A running server with the failing servicer and a channel to it."""
+    address = f"unix:{tmp_path}/run/s.sock"
+    server = RpcServer(address=address, max_message_bytes=1 << 20)
+    servicer = _Servicer()
+    discovery_grpc.add_DiscoveryServiceServicer_to_server(servicer, server.grpc)
+    await server.start([SERVICE])
+    async with connect(address) as channel:
+        yield server, servicer, channel
+    await server.stop(0)
+
+
+def _details(error: grpc.aio.AioRpcError) -> list[Any]:
+    packed = dict(error.trailing_metadata())[DETAILS_KEY]
+    status = status_pb2.Status.FromString(packed)
+    assert status.message == error.details()
+    kinds = {
+        "ErrorInfo": error_details_pb2.ErrorInfo,
+        "BadRequest": error_details_pb2.BadRequest,
+        "RetryInfo": error_details_pb2.RetryInfo,
+    }
+    unpacked: list[Any] = []
+    for box in status.details:
+        message = kinds[box.type_url.rpartition(".")[2]]()
+        assert box.Unpack(message)
+        unpacked.append(message)
+    return unpacked
+
+
+async def test_domain_error_becomes_status_with_details(served: Served) -> None:
+    """A domain error arrives as its code with one ErrorInfo and all field violations."""
+    stub = discovery_grpc.DiscoveryServiceStub(served[2])
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.RegisterWorker(discovery.RegisterWorkerRequest())
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    info, bad = _details(caught.value)
+    assert (info.reason, info.domain, info.metadata["given"]) == (
+        "INVALID_FIELD",
+        "inferplane",
+        "-1",
+    )
+    assert [v.field for v in bad.field_violations] == ["worker.name", "ttl"]
+
+
+async def test_unknown_error_becomes_internal_without_its_text(served: Served) -> None:
+    """A bug is INTERNAL, and its text stays in the server's log."""
+    stub = discovery_grpc.DiscoveryServiceStub(served[2])
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.DeregisterWorker(discovery.DeregisterWorkerRequest())
+    assert caught.value.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in str(caught.value.details())
+
+
+async def test_stream_fails_with_status_after_its_messages(served: Served) -> None:
+    """A stream delivers what it had, then ends with the error's code and retry delay."""
+    call = discovery_grpc.DiscoveryServiceStub(served[2]).WatchWorkers(
+        discovery.WatchWorkersRequest()
+    )
+    assert await call.read() == discovery.WatchWorkersResponse()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call.read()
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    retry = _details(caught.value)[1]
+    assert retry.retry_delay == Duration(seconds=1, nanos=500_000_000)
+
+
+async def test_health_and_reflection(served: Served) -> None:
+    """Health is NOT_SERVING until set, watched changes arrive, and reflection lists the services."""
+    server, _, channel = served
+    health = health_pb2_grpc.HealthStub(channel)
+    watch = health.Watch(health_pb2.HealthCheckRequest(service=""))
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+    await server.set_health("", serving=True)
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+    watch.cancel()
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    call = stub.ServerReflectionInfo()
+    await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+    listed = await call.read()
+    assert SERVICE in [s.name for s in listed.list_services_response.service]
+    await call.done_writing()
+
+
+async def test_socket_is_private(served: Served, tmp_path: Path) -> None:
+    """The socket and its folder are closed to other users."""
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "run" / "s.sock").stat().st_mode) == 0o600
+
+
+async def test_stop_lets_running_calls_finish(served: Served) -> None:
+    """A call that runs when the server stops is answered; one that comes after is UNAVAILABLE."""
+    server, servicer, channel = served
+    stub = discovery_grpc.DiscoveryServiceStub(channel)
+    call = stub.ListWorkers(discovery.ListWorkersRequest())
+    waiter = asyncio.ensure_future(call)
+    await servicer.entered.wait()
+    stopping = asyncio.ensure_future(server.stop(30))
+    servicer.release.set()
+    assert await waiter == discovery.ListWorkersResponse()
+    await stopping
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ListWorkers(discovery.ListWorkersRequest(), timeout=5)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
