@@ -1,0 +1,1 @@
+"""The demo: two real models from installed packages, pushed, deployed, called and shifted live."""
