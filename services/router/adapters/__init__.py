@@ -1,0 +1,1 @@
+"""Clients of the registry and of discovery."""

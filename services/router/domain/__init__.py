@@ -1,0 +1,1 @@
+"""What routing is: pure values and state machines, no sockets, no clock."""

@@ -1,0 +1,108 @@
+"""A snapshot: everything that Envoy is to have, named, versioned by content, and consistent in itself."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+
+_VERSION_DIGITS = 16  # hex digits of SHA-256 that a version keeps
+
+
+class Kind(Enum):
+    """The types of resources; values are Envoy's words for them in short."""
+
+    CLUSTER = "cluster"
+    ASSIGNMENT = "assignment"  # Envoy's ClusterLoadAssignment: the hosts of a cluster
+    LISTENER = "listener"
+    ROUTES = "routes"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reference:
+    """Another resource that a resource names."""
+
+    kind: Kind = field(compare=False)
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One opaque resource. Equal bodies have equal versions, on every router."""
+
+    kind: Kind
+    name: str
+    body: bytes
+    version: str
+    references: tuple[Reference, ...] = ()
+    # True: it takes something away (the last host of a cluster) and so must wait until nobody counts on it.
+    breaks: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        name: str,
+        body: bytes,
+        references: Iterable[Reference] = (),
+        *,
+        breaks: bool = False,
+    ) -> "Resource":
+        """Build one, with the version that follows from the body."""
+        version = hashlib.sha256(body).hexdigest()[:_VERSION_DIGITS]
+        return cls(
+            kind=kind,
+            name=name,
+            body=body,
+            version=version,
+            references=tuple(references),
+            breaks=breaks,
+        )
+
+
+class InconsistentSnapshotError(Exception):
+    """The resources don't add up; the text says which names what that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Resources by kind and name. Made by `build`, which refuses what doesn't add up."""
+
+    version: str
+    _resources: Mapping[Kind, Mapping[str, Resource]]
+
+    @classmethod
+    def build(cls, resources: Iterable[Resource]) -> "Snapshot":
+        """Check that names are unique and every reference resolves; InconsistentSnapshotError lists all that don't."""
+        by_kind: dict[Kind, dict[str, Resource]] = {kind: {} for kind in Kind}
+        problems: list[str] = []
+        for resource in resources:
+            if resource.name in by_kind[resource.kind]:
+                problems.append(f"{resource.kind.value} {resource.name!r} is there twice")
+            by_kind[resource.kind][resource.name] = resource
+        for kind in Kind:
+            for resource in by_kind[kind].values():
+                problems.extend(
+                    f"{kind.value} {resource.name!r} names {wanted.kind.value}"
+                    f" {wanted.name!r}, which is not there"
+                    for wanted in resource.references
+                    if wanted.name not in by_kind[wanted.kind]
+                )
+        if problems:
+            raise InconsistentSnapshotError("; ".join(sorted(problems)))
+        return cls(_overall_version(by_kind), MappingProxyType(by_kind))
+
+    def of_kind(self, kind: Kind) -> Mapping[str, Resource]:
+        """All resources of a kind by name."""
+        return self._resources[kind]
+
+
+def _overall_version(by_kind: Mapping[Kind, Mapping[str, Resource]]) -> str:
+    digest = hashlib.sha256()
+    for kind in Kind:
+        for name in sorted(by_kind[kind]):
+            digest.update(f"{kind.value}\0{name}\0{by_kind[kind][name].version}\n".encode())
+    return digest.hexdigest()[:_VERSION_DIGITS]
+
+
+EMPTY = Snapshot.build(())

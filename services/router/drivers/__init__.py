@@ -1,0 +1,1 @@
+"""The asyncio loops that carry between ports and the domain."""

@@ -1,0 +1,1 @@
+"""What the drivers need from the outside."""

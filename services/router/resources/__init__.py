@@ -1,0 +1,1 @@
+"""Builders of the resources that Envoy gets."""
