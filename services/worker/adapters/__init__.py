@@ -1,0 +1,1 @@
+"""Registry, discovery, ONNX Runtime, disk and metrics behind the worker's ports."""

@@ -1,0 +1,1 @@
+"""What the worker decides, without transport, runtime, event loop or clock."""

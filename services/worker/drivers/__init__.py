@@ -1,0 +1,1 @@
+"""The asyncio loops that carry the worker's decisions."""

@@ -1,0 +1,1 @@
+"""What the worker's drivers need from outside, as small Protocols."""

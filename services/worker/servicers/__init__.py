@@ -1,0 +1,1 @@
+"""The worker's gRPC services: messages in, domain calls, messages out."""
