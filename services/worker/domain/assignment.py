@@ -99,7 +99,8 @@ class AssignmentTable:
                 _put(self._specs, change.name, change.spec)
             elif change.name.pool == self.pool:
                 _put(self._placed, change.name.version, change.incarnation)
-        self.revision = batch.revision
+        if batch.synced:  # before, not everything up to the revision is here
+            self.revision = batch.revision
 
     def assigned(self) -> dict[VersionName, Assignment]:
         """What is placed here and known; a placement whose version has not arrived yet waits for it."""

@@ -1,7 +1,8 @@
-"""The queue of one version: who waits, when a batch is due, who is in it. No clock of its own: `now` is an argument.
+"""The queue of one version: who waits, when a batch is due, who is in it. It has no clock: `now` is an argument.
 
-Rows are counted, not requests. Requests of one group (equal row shapes) go together. An idle queue waits without limit; the
-first request opens the window with one fixed deadline. Every admitted request leaves exactly once: taken, late or by `leave`.
+Rows are counted, not requests. Requests of one group (equal row shapes) go together. An idle queue waits without
+limit; the first request opens the window with one fixed deadline. Every admitted request leaves exactly once: taken,
+late or by `leave`.
 """
 
 from collections import Counter
@@ -76,8 +77,10 @@ class BatchQueue:
         """
         limits = self.limits
         if self._waiting:
-            if self._rows + request.rows > limits.max_queued_rows:
-                raise self._full("rows", self._rows, limits.max_queued_rows)
+            # Requests without rows count too, or their number would have no bound.
+            waiting = max(self._rows, len(self._waiting))
+            if waiting + max(request.rows, 1) > limits.max_queued_rows:
+                raise self._full("rows", waiting, limits.max_queued_rows)
             if self._bytes + request.size > limits.max_queued_bytes:
                 raise self._full("bytes", self._bytes, limits.max_queued_bytes)
         self._waiting[request] = None

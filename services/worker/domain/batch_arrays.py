@@ -14,7 +14,7 @@ class RowCountError(Exception):
 
 
 def group_of(feeds: Mapping[str, Array]) -> tuple[int, Hashable]:
-    """Rows of a request and its group: equal shapes of single rows. Group None: inputs differ in rows, compute it alone."""
+    """Rows of a request and its group: equal shapes of single rows. None: inputs differ in rows, compute it alone."""
     shapes = [array.shape for array in feeds.values()]
     rows = shapes[0][0]
     if any(shape[0] != rows for shape in shapes):

@@ -31,7 +31,7 @@ def distinct_rows(signature: Signature, rows: int) -> dict[str, Array]:
         elif spec.datatype is BOOL or spec.datatype.is_integer:
             feeds[spec.name] = numbers.integers(0, 2, shape).astype(spec.datatype.dtype)
         else:
-            feeds[spec.name] = numbers.random(shape).astype(spec.datatype.dtype)
+            feeds[spec.name] = np.asarray(numbers.random(shape)).astype(spec.datatype.dtype)
     return feeds
 
 

@@ -24,7 +24,7 @@ FOLLOWS: dict[LoadState, frozenset[LoadState]] = {
     _S.PULLING: frozenset({_S.LOADING, _S.FAILED, _S.GONE}),
     _S.LOADING: frozenset({_S.WARMING, _S.FAILED, _S.GONE}),
     _S.WARMING: frozenset({_S.READY, _S.FAILED, _S.GONE}),
-    _S.READY: frozenset({_S.DRAINING}),
+    _S.READY: frozenset({_S.DRAINING, _S.GONE}),  # GONE: the worker itself stops
     _S.DRAINING: frozenset({_S.GONE}),
     _S.FAILED: frozenset({_S.PULLING, _S.GONE}),
     _S.GONE: frozenset(),

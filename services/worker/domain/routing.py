@@ -27,7 +27,7 @@ class Candidate:
 
 
 def check_routed(asked: Asked, version: str) -> None:
-    """The body must agree with where Envoy sent it; `version` is the routed version's id. InvalidArgumentError if not."""
+    """Raise InvalidArgumentError unless the body agrees with where Envoy sent it; `version` is the routed id."""
     if asked.routed_endpoint is not None and asked.model_name != asked.routed_endpoint:
         raise InvalidArgumentError.of_field(
             "model_name",

@@ -1,0 +1,30 @@
+"""ONNX Runtime, imported here first and nowhere else: its telemetry is off before it loads."""
+
+import os
+
+# Without this, importing it writes a device id and a database under the user's cache folder.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+import onnxruntime  # noqa: E402 - the variable must be set before
+from onnxruntime.capi import onnxruntime_pybind11_state as _state  # noqa: E402
+
+onnxruntime.disable_telemetry_events()
+onnxruntime.set_default_logger_severity(4)  # what matters comes as an exception
+
+# Everything that loading or running a model raises: the runtime's own classes share no root, and its binding turns
+# std::bad_alloc, std::out_of_range, std::length_error and failed casts into Python's own.
+ERRORS: tuple[type[Exception], ...] = (
+    *(
+        value
+        for value in vars(_state).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ),
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    MemoryError,
+)
+
+__all__ = ["ERRORS", "onnxruntime"]

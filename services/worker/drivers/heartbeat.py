@@ -1,0 +1,71 @@
+"""Tells discovery that this worker lives: at a steady beat, and at once when something changed."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from services.worker.ports.discovery import Registration, RegistrationError, WorkerReport
+
+_log = structlog.get_logger(__name__)
+
+
+class Heartbeat:
+    """Renews the lease; `announce` asks for it now and tells when discovery knows."""
+
+    def __init__(
+        self, registration: Registration, report: Callable[[], WorkerReport], beat: float
+    ) -> None:
+        """Assign only.
+
+        Args:
+            registration: this worker's lease.
+            report: the worker as of now.
+            beat: seconds between renewals.
+        """
+        self._registration = registration
+        self._report = report
+        self._beat = beat
+        self._asked = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._is_known = True
+
+    def announce(self) -> "asyncio.Future[None]":
+        """Renew at once; the result is done when a renewal that began after this call has succeeded."""
+        known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(known)
+        self._asked.set()
+        return known
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        while True:
+            self._asked.clear()
+            asked, self._waiting = self._waiting, []
+            if await self._renew():
+                for known in asked:
+                    if not known.done():
+                        known.set_result(None)
+            else:  # with the next renewal
+                self._waiting = [known for known in asked if not known.done()] + self._waiting
+            await self._until_next()
+
+    async def _until_next(self) -> None:
+        try:
+            async with asyncio.timeout(self._beat):
+                await self._asked.wait()
+        except TimeoutError:
+            return
+
+    async def _renew(self) -> bool:
+        try:
+            await self._registration.renew(self._report())
+        except RegistrationError as error:
+            if self._is_known:
+                _log.warning("discovery not told, trying again at each beat", error=str(error))
+            self._is_known = False
+            return False
+        if not self._is_known:
+            _log.info("discovery told again")
+        self._is_known = True
+        return True

@@ -1,0 +1,100 @@
+"""The versions on this worker: starts and releases their runners as assignments change, finds the one a call is for."""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from services.rpc.names import VersionName
+from services.worker.domain.assignment import Assignment
+from services.worker.domain.load_state import SERVES
+from services.worker.domain.routing import (
+    Asked,
+    Candidate,
+    check_routed,
+    choose,
+    not_ready,
+)
+from services.worker.drivers.served_version import ServedVersion
+from services.worker.drivers.version_runner import RunnerParts, VersionRunner
+from services.worker.ports.discovery import VersionReport
+
+_log = structlog.get_logger(__name__)
+
+
+class Roster:
+    """One runner for each version that is here; `run` owns their tasks."""
+
+    def __init__(self, parts: RunnerParts) -> None:
+        self._parts = parts
+        self._runners: dict[str, VersionRunner] = {}  # by resource name
+        self._wanted: dict[VersionName, Assignment] = {}
+        self._changed = asyncio.Event()
+
+    def assign(self, wanted: Mapping[VersionName, Assignment]) -> None:
+        """From now on exactly these versions are to be here."""
+        self._wanted = dict(wanted)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Bring what is here to what is wanted, again after each change, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                self._release_unwanted()
+                for assignment in self._wanted.values():
+                    self._start(assignment, tasks)
+
+    def reports(self) -> list[VersionReport]:
+        """All versions as of now, ordered by name."""
+        return [self._runners[name].report() for name in sorted(self._runners)]
+
+    def find(self, asked: Asked) -> ServedVersion:
+        """The version that a call is for.
+
+        Raises InvalidArgumentError, NotFoundError, UnavailableError as `domain.routing` says.
+        """
+        if asked.routed_version is None:
+            name = str(choose(asked, self._candidates()))
+        else:
+            name = asked.routed_version
+            check_routed(asked, name.rpartition("/")[2])
+        runner = self._runners.get(name)
+        if runner is None or runner.served is None or runner.state not in SERVES:
+            raise not_ready(name)
+        return runner.served
+
+    def versions_of(self, asked: Asked) -> list[str]:
+        """Ids of the versions here that serve beside the one a call is for: those of its model, oldest first."""
+        model = self.find(asked).spec.name.model
+        here = [c for c in self._candidates() if c.serves and c.name.model == model]
+        return [c.name.version for c in sorted(here, key=lambda c: c.created_ns)]
+
+    def _candidates(self) -> list[Candidate]:
+        return [
+            Candidate(runner.spec.name, runner.spec.created_ns, runner.served is not None)
+            for runner in self._runners.values()
+        ]
+
+    def _release_unwanted(self) -> None:
+        for runner in self._runners.values():
+            wanted = self._wanted.get(runner.spec.name)
+            if wanted is None or wanted.spec != runner.spec:
+                runner.release()
+
+    def _start(self, assignment: Assignment, tasks: asyncio.TaskGroup) -> None:
+        name = str(assignment.spec.name)
+        runner = self._runners.get(name)
+        if runner is None:
+            runner = VersionRunner(assignment, self._parts)
+            self._runners[name] = runner
+            task = tasks.create_task(runner.run(), name=name)
+            task.add_done_callback(lambda _: self._forget(name))
+        elif runner.assignment.incarnation != assignment.incarnation:
+            runner.reassign(assignment)
+
+    def _forget(self, name: str) -> None:
+        del self._runners[name]
+        # The same version may be wanted again by now, or with other settings.
+        self._changed.set()

@@ -1,0 +1,240 @@
+"""One assigned version from pull to unload: carries it through its states, again and again until it is READY."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+import tenacity
+
+from services.rpc.errors import InferplaneError
+from services.worker.domain import example
+from services.worker.domain.assignment import Assignment, VersionSpec
+from services.worker.domain.batch import BatchLimits, BatchQueue
+from services.worker.domain.counters import Counters
+from services.worker.domain.load_state import Life, LoadError, LoadState
+from services.worker.drivers.batcher import Batcher
+from services.worker.drivers.served_version import ServedVersion
+from services.worker.drivers.traffic import Traffic
+from services.worker.ports.cache import ArtifactCache
+from services.worker.ports.discovery import VersionReport
+from services.worker.ports.health import Health
+from services.worker.ports.meter import Meter
+from services.worker.ports.session import Probe, ProbeReport, Session, SessionLoader
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerDefaults:
+    """Settings that versions fall back to, and bounds for all of them."""
+
+    max_batch_size: int
+    max_queued_rows: int
+    max_queued_bytes: int
+    concurrent_runs: int  # of a version that is not batched
+    drain_seconds: float
+    quiet_seconds: float = 0.5  # silence after which nobody routes here any more
+    longest_backoff: float = 60.0  # seconds between attempts to load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerParts:
+    """What every version's runner works with."""
+
+    cache: ArtifactCache
+    probe: Probe
+    loader: SessionLoader
+    meter: Meter
+    health: Health
+    traffic: Traffic  # of the whole worker
+    loads: asyncio.Semaphore  # versions that load at once
+    announced: Callable[
+        [], "asyncio.Future[None]"
+    ]  # done once discovery knows the states as of now
+    defaults: RunnerDefaults
+
+
+class VersionRunner:
+    """Owns one version on this worker; `run` ends when the version is gone."""
+
+    def __init__(self, assignment: Assignment, parts: RunnerParts) -> None:
+        self.assignment = assignment
+        self.counters = Counters()
+        self.served: ServedVersion | None = None
+        self._life = Life()
+        self._parts = parts
+        self._released = asyncio.Event()
+        self._again = asyncio.Event()
+
+    @property
+    def spec(self) -> VersionSpec:
+        """The version."""
+        return self.assignment.spec
+
+    @property
+    def state(self) -> LoadState:
+        """Where the version stands."""
+        return self._life.state
+
+    def report(self) -> VersionReport:
+        """State and counters as of now."""
+        return VersionReport(self.spec.name, self._life.state, self._life.reason, self.counters)
+
+    def release(self) -> None:
+        """The version is no longer assigned: finish its calls, then unload."""
+        self._released.set()
+
+    def reassign(self, assignment: Assignment) -> None:
+        """Its placement was made anew: a load that failed is tried at once."""
+        self.assignment = assignment
+        self._again.set()
+
+    async def run(self) -> None:
+        """Load until it works, serve until released, drain, unload."""
+        name = self.spec.name
+        try:
+            async with self._loaded() as served:
+                if served is not None:
+                    await self._serve(served)
+        finally:
+            self._to(LoadState.GONE)
+            _log.info("version unloaded", version=str(name))
+
+    @asynccontextmanager
+    async def _loaded(self) -> AsyncIterator[ServedVersion | None]:
+        """The version READY, or None if it was released before."""
+        loading = asyncio.create_task(self._load_until_it_works())
+        released = asyncio.create_task(self._released.wait())
+        try:
+            await asyncio.wait({loading, released}, return_when=asyncio.FIRST_COMPLETED)
+            yield loading.result() if loading.done() else None
+        finally:
+            for task in (loading, released):
+                task.cancel()
+            await asyncio.gather(loading, released, return_exceptions=True)
+
+    async def _serve(self, served: ServedVersion) -> None:
+        computing = asyncio.create_task(served.batcher.run())
+        released = asyncio.create_task(self._released.wait())
+        service = str(self.spec.name)
+        try:
+            self.served = served
+            await self._parts.health.set_serving(serving=True, service=service)
+            self._to(LoadState.READY)
+            await asyncio.wait({computing, released}, return_when=asyncio.FIRST_COMPLETED)
+            if computing.done():
+                computing.result()
+            await self._drain(served)
+        finally:
+            self.served = None
+            for task in (computing, released):
+                task.cancel()
+            await asyncio.gather(computing, released, return_exceptions=True)
+            await self._parts.health.set_serving(serving=False, service=service)
+            served.meter.close()
+
+    async def _drain(self, served: ServedVersion) -> None:
+        defaults = self._parts.defaults
+        self._to(LoadState.DRAINING)
+        await self._parts.health.set_serving(serving=False, service=str(self.spec.name))
+        try:
+            async with asyncio.timeout(defaults.drain_seconds):
+                await self._parts.announced()
+        except TimeoutError:
+            _log.warning("discovery not told that a version drains", version=str(self.spec.name))
+        if not await served.traffic.until_quiet(defaults.quiet_seconds, defaults.drain_seconds):
+            _log.warning(
+                "version unloaded with calls in flight",
+                version=str(self.spec.name),
+                in_flight=served.traffic.in_flight,
+            )
+
+    async def _load_until_it_works(self) -> ServedVersion:
+        attempts = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(LoadError),
+            wait=tenacity.wait_exponential_jitter(
+                initial=1, max=self._parts.defaults.longest_backoff
+            ),
+            before_sleep=self._note_failure,
+            sleep=self._sleep,
+        )
+        async for attempt in attempts:
+            with attempt:
+                return await self._load()
+        raise AssertionError("attempts have no end")
+
+    async def _load(self) -> ServedVersion:
+        spec = self.spec
+        if spec.unsupported:
+            raise LoadError(spec.unsupported)
+        async with self._parts.loads:
+            self._to(LoadState.PULLING)
+            async with self._parts.cache.hold(spec) as folder:
+                self._to(LoadState.LOADING)
+                report = await self._parts.probe.examine(spec, folder)
+                session = await asyncio.to_thread(self._parts.loader.load, spec, folder)
+                self._to(LoadState.WARMING)
+                await asyncio.to_thread(_warm, spec, session)
+        return self._make_served(session, report)
+
+    def _make_served(self, session: Session, report: ProbeReport) -> ServedVersion:
+        spec, defaults = self.spec, self._parts.defaults
+        max_rows = spec.settings.max_batch_size or defaults.max_batch_size
+        batched = report.batchable and max_rows > 1
+        _log.info(
+            "version ready",
+            version=str(spec.name),
+            max_batch_size=max_rows if batched else 1,
+            batching_off=report.batching_reason or ("" if batched else "max_batch_size is 1"),
+        )
+        queue = BatchQueue(
+            BatchLimits(
+                max_rows=max_rows,
+                max_delay=spec.settings.max_queue_delay if batched else 0.0,
+                max_queued_rows=defaults.max_queued_rows,
+                max_queued_bytes=defaults.max_queued_bytes,
+            )
+        )
+        meter = self._parts.meter.version(str(spec.name))
+        runners = 1 if batched else defaults.concurrent_runs
+        batcher = Batcher(queue, session, spec.signature, meter, runners=runners, batched=batched)
+        traffic = Traffic(self._parts.traffic)
+        return ServedVersion(spec, batcher, meter, self.counters, traffic)
+
+    def _to(self, state: LoadState, reason: str = "") -> None:
+        self._life.to(state, reason)
+        self._parts.announced()
+
+    def _note_failure(self, state: tenacity.RetryCallState) -> None:
+        assert state.outcome is not None
+        reason = str(state.outcome.exception())
+        self._again.clear()
+        self._to(LoadState.FAILED, reason)
+        _log.error(
+            "version failed to load",
+            version=str(self.spec.name),
+            reason=reason,
+            attempt=state.attempt_number,
+            next_attempt_in=round(state.upcoming_sleep, 1),
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        """Back-off that a new placement cuts short."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._again.wait()
+        except TimeoutError:
+            return
+
+
+def _warm(spec: VersionSpec, session: Session) -> None:
+    names = [output.name for output in spec.signature.outputs]
+    try:
+        outputs = session.run(example.zeros(spec.signature), names)
+    except InferplaneError as error:
+        raise LoadError(f"the example failed: {error.message}") from error
+    wrong = example.wrong_output(spec.signature, outputs)
+    if wrong is not None:
+        raise LoadError(wrong)

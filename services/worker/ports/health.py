@@ -1,0 +1,11 @@
+"""Where the worker says whether it serves."""
+
+from typing import Protocol
+
+
+class Health(Protocol):
+    """Health by service name: "" is the whole worker, otherwise a version's resource name."""
+
+    async def set_serving(self, serving: bool, service: str = "") -> None:  # noqa: FBT001 - RpcServer's
+        """Report SERVING or NOT_SERVING."""
+        ...

@@ -1,0 +1,44 @@
+"""A loaded model, and how it comes to be."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from services.worker.domain.assignment import VersionSpec
+from services.worker.domain.contents import Array
+
+
+class Session(Protocol):
+    """A loaded model; `run` may be called from several threads at once."""
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> Mapping[str, Array]:
+        """Compute the named outputs; frees the GIL meanwhile.
+
+        Raises InvalidArgumentError if the model refuses these inputs, ResourceExhaustedError if memory is short.
+        """
+        ...
+
+
+class SessionLoader(Protocol):
+    """Makes sessions in this process."""
+
+    def load(self, spec: VersionSpec, folder: Path) -> Session:
+        """Load the version whose verified files lie in `folder`; blocks. Raises LoadError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """What trying a version in a process of its own showed."""
+
+    batchable: bool
+    batching_reason: str  # why it is not batchable; empty if it is
+
+
+class Probe(Protocol):
+    """Tries versions where a crash, an endless loop or hunger for memory harms nobody."""
+
+    async def examine(self, spec: VersionSpec, folder: Path) -> ProbeReport:
+        """Load, compare with the signature, run examples. Raises LoadError."""
+        ...
