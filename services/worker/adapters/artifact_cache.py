@@ -1,7 +1,8 @@
 """Versions' files on disk: `cache/{digest}/…`, verified before each use, bounded, shared by the workers of a machine.
 
-What is there under a digest is complete: files are fetched beside it and renamed into place. A worker holds a shared lock on
-what it has loaded; eviction takes the lock alone. Fetching resumes where an earlier attempt, also of a worker that died, ended.
+What is there under a digest is complete: files are fetched beside it and renamed into place. A worker holds a shared
+lock on what it has loaded; eviction takes the lock alone. Fetching resumes where an earlier attempt, also of a worker
+that died, ended.
 """
 
 import asyncio
@@ -69,37 +70,32 @@ class DiskArtifactCache:
             lock.release()
 
     async def _provide(self, spec: VersionSpec, folder: Path) -> None:
-        if folder.exists():
-            wrong = await asyncio.to_thread(_wrong_file, spec, folder)
-            if wrong is None:
-                await asyncio.to_thread(os.utime, folder)  # the newest is evicted last
-                return
-            _log.error("cached artifact is corrupt, fetching it anew", reason=wrong[1])
-            await asyncio.to_thread(self._discard, folder)
-        await asyncio.to_thread(self._make_room, sum(file.size for file in spec.files))
-        await self._fetch(spec, folder)
+        if not await asyncio.to_thread(self._is_there, spec, folder):
+            await asyncio.to_thread(self._make_room, sum(file.size for file in spec.files))
+            await self._fetch(spec, folder)
+
+    def _is_there(self, spec: VersionSpec, folder: Path) -> bool:
+        if not folder.exists():
+            return False
+        wrong = _wrong_file(spec, folder)
+        if wrong is None:
+            os.utime(folder)  # what is used last is evicted last
+            return True
+        _log.error("cached artifact is corrupt, fetching it anew", reason=wrong[1])
+        self._discard(folder)
+        return False
 
     async def _fetch(self, spec: VersionSpec, folder: Path) -> None:
         place, lock = self._claim_partial(spec.digest)
         try:
             for file in spec.files:
                 await self._fetch_file(spec, file, place / file.path)
-            wrong = await asyncio.to_thread(_wrong_file, spec, place)
-            if wrong is not None:
-                path, reason = wrong
-                (place / path).unlink(missing_ok=True)
-                raise LoadError(reason)
-            try:
-                place.rename(folder)
-            except OSError:  # another worker was faster
-                if not folder.exists():
-                    raise
-                shutil.rmtree(place)
+            await asyncio.to_thread(_publish, spec, place, folder)
         finally:
             lock.release()
 
     async def _fetch_file(self, spec: VersionSpec, file: ArtifactFile, path: Path) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        await asyncio.to_thread(path.parent.mkdir, 0o700, parents=True, exist_ok=True)
         stuck = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(ConnectionLostError),
             wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
@@ -124,12 +120,11 @@ class DiskArtifactCache:
     async def _append(self, spec: VersionSpec, file: ArtifactFile, path: Path) -> None:
         """From where the file ends to its declared end, no further."""
         size = _size(path)
+        if size == file.size:
+            return
         if size > file.size:
-            path.unlink()
             size = 0
-        with path.open("ab") as out:
-            if size == file.size:
-                return
+        with await asyncio.to_thread(path.open, "ab" if size else "wb") as out:
             async for chunk in self._source.download(spec.name, file.path, size):
                 size += len(chunk)
                 if size > file.size:
@@ -183,6 +178,21 @@ def _check_names(spec: VersionSpec) -> None:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _publish(spec: VersionSpec, place: Path, folder: Path) -> None:
+    """Verify what was fetched and put it where it is found; what is wrong is thrown away."""
+    wrong = _wrong_file(spec, place)
+    if wrong is not None:
+        path, reason = wrong
+        (place / path).unlink(missing_ok=True)
+        raise LoadError(reason)
+    try:
+        place.rename(folder)
+    except OSError:  # another worker was faster
+        if not folder.exists():
+            raise
+        shutil.rmtree(place)
 
 
 def _wrong_file(spec: VersionSpec, folder: Path) -> tuple[str, str] | None:

@@ -17,9 +17,9 @@ _EXTERNAL = onnx.TensorProto.EXTERNAL
 def check_tree(spec: VersionSpec, folder: Path) -> None:
     """Every declared file is a regular file of its size and of one name; nothing else is there. Raises LoadError."""
     declared = {file.path: file.size for file in spec.files}
-    for path in declared:
-        if not is_inside(path):
-            raise LoadError(f"file path {path!r} leaves the version's folder")
+    for name in declared:
+        if not is_inside(name):
+            raise LoadError(f"file path {name!r} leaves the version's folder")
     present = set()
     for path in sorted(folder.rglob("*")):
         found = path.lstat()

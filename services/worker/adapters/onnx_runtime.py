@@ -5,8 +5,8 @@ import os
 # Without this, importing it writes a device id and a database under the user's cache folder.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-import onnxruntime  # noqa: E402 - the variable must be set before
-from onnxruntime.capi import onnxruntime_pybind11_state as _state  # noqa: E402
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 onnxruntime.disable_telemetry_events()
 onnxruntime.set_default_logger_severity(4)  # what matters comes as an exception

@@ -11,7 +11,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Heartbeat:
-    """Renews the lease; `announce` asks for it now and tells when discovery knows."""
+    """Renews the lease; `ask` for it now, or `announce` and wait until discovery knows."""
 
     def __init__(
         self, registration: Registration, report: Callable[[], WorkerReport], beat: float
@@ -30,12 +30,16 @@ class Heartbeat:
         self._waiting: list[asyncio.Future[None]] = []
         self._is_known = True
 
-    def announce(self) -> "asyncio.Future[None]":
-        """Renew at once; the result is done when a renewal that began after this call has succeeded."""
+    def ask(self) -> None:
+        """Renew at once."""
+        self._asked.set()
+
+    async def announce(self) -> None:
+        """Renew at once; returns when a renewal that began after this call has succeeded."""
         known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(known)
-        self._asked.set()
-        return known
+        self.ask()
+        await known
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -46,8 +50,8 @@ class Heartbeat:
                 for known in asked:
                     if not known.done():
                         known.set_result(None)
-            else:  # with the next renewal
-                self._waiting = [known for known in asked if not known.done()] + self._waiting
+            else:  # with the next renewal, unless nobody waits any more
+                self._waiting += [known for known in asked if not known.done()]
             await self._until_next()
 
     async def _until_next(self) -> None:

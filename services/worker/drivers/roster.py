@@ -91,7 +91,7 @@ class Roster:
             self._runners[name] = runner
             task = tasks.create_task(runner.run(), name=name)
             task.add_done_callback(lambda _: self._forget(name))
-        elif runner.assignment.incarnation != assignment.incarnation:
+        elif runner.spec == assignment.spec and runner.assignment != assignment:
             runner.reassign(assignment)
 
     def _forget(self, name: str) -> None:

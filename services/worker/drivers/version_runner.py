@@ -1,8 +1,8 @@
 """One assigned version from pull to unload: carries it through its states, again and again until it is READY."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -50,9 +50,8 @@ class RunnerParts:
     health: Health
     traffic: Traffic  # of the whole worker
     loads: asyncio.Semaphore  # versions that load at once
-    announced: Callable[
-        [], "asyncio.Future[None]"
-    ]  # done once discovery knows the states as of now
+    changed: Callable[[], None]  # a state changed: discovery is to be told
+    announced: Callable[[], Awaitable[None]]  # done once discovery knows the states as of now
     defaults: RunnerDefaults
 
 
@@ -67,6 +66,7 @@ class VersionRunner:
         self._parts = parts
         self._released = asyncio.Event()
         self._again = asyncio.Event()
+        self._kept = AsyncExitStack()  # the hold on the cached files, until the version is gone
 
     @property
     def spec(self) -> VersionSpec:
@@ -99,6 +99,7 @@ class VersionRunner:
                 if served is not None:
                     await self._serve(served)
         finally:
+            await self._kept.aclose()
             self._to(LoadState.GONE)
             _log.info("version unloaded", version=str(name))
 
@@ -171,12 +172,14 @@ class VersionRunner:
             raise LoadError(spec.unsupported)
         async with self._parts.loads:
             self._to(LoadState.PULLING)
-            async with self._parts.cache.hold(spec) as folder:
+            async with AsyncExitStack() as stack:
+                folder = await stack.enter_async_context(self._parts.cache.hold(spec))
                 self._to(LoadState.LOADING)
                 report = await self._parts.probe.examine(spec, folder)
                 session = await asyncio.to_thread(self._parts.loader.load, spec, folder)
                 self._to(LoadState.WARMING)
                 await asyncio.to_thread(_warm, spec, session)
+                self._kept = stack.pop_all()
         return self._make_served(session, report)
 
     def _make_served(self, session: Session, report: ProbeReport) -> ServedVersion:
@@ -205,7 +208,7 @@ class VersionRunner:
 
     def _to(self, state: LoadState, reason: str = "") -> None:
         self._life.to(state, reason)
-        self._parts.announced()
+        self._parts.changed()
 
     def _note_failure(self, state: tenacity.RetryCallState) -> None:
         assert state.outcome is not None

@@ -1,0 +1,76 @@
+"""What a probe process is told on its standard input: one JSON object."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from services.rpc.names import VersionName
+from services.worker.domain.assignment import ArtifactFile, RunSettings, VersionSpec
+from services.worker.domain.signature import Signature, TensorSpec, spec_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeOrder:
+    """Which version to try, where, and within what."""
+
+    spec: VersionSpec
+    folder: Path
+    intra_op_threads: int
+    execution_providers: tuple[str, ...]
+    memory_bytes: int  # of address space; 0: no bound
+    seconds: float
+
+
+def to_json(order: ProbeOrder) -> bytes:
+    """The order as the probe reads it."""
+    spec = order.spec
+    return orjson.dumps(
+        {
+            "model": spec.name.model,
+            "version": spec.name.version,
+            "digest": spec.digest,
+            "files": [dataclasses.asdict(file) for file in spec.files],
+            "inputs": _specs_out(spec.signature.inputs),
+            "outputs": _specs_out(spec.signature.outputs),
+            "settings": dataclasses.asdict(spec.settings),
+            "folder": str(order.folder),
+            "intra_op_threads": order.intra_op_threads,
+            "execution_providers": order.execution_providers,
+            "memory_bytes": order.memory_bytes,
+            "seconds": order.seconds,
+        }
+    )
+
+
+def from_json(text: bytes) -> ProbeOrder:
+    """The order that `to_json` wrote."""
+    said = orjson.loads(text)
+    settings = dict(said["settings"])
+    settings["execution_providers"] = tuple(settings["execution_providers"])
+    spec = VersionSpec(
+        name=VersionName(said["model"], said["version"]),
+        digest=said["digest"],
+        files=tuple(ArtifactFile(**file) for file in said["files"]),
+        signature=Signature(_specs_in(said["inputs"]), _specs_in(said["outputs"])),
+        settings=RunSettings(**settings),
+    )
+    return ProbeOrder(
+        spec=spec,
+        folder=Path(said["folder"]),
+        intra_op_threads=said["intra_op_threads"],
+        execution_providers=tuple(said["execution_providers"]),
+        memory_bytes=said["memory_bytes"],
+        seconds=said["seconds"],
+    )
+
+
+def _specs_out(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+    return [{"name": s.name, "datatype": s.datatype.name, "shape": s.shape} for s in specs]
+
+
+def _specs_in(specs: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
+    return tuple(spec_of(s["name"], s["datatype"], tuple(s["shape"])) for s in specs)

@@ -1,0 +1,117 @@
+"""Tries one version in a process of its own: `python -m services.worker.tensor_probe`, an order on stdin, lines on stdout.
+
+Each line is a JSON object: `{"stage": …}` for what begins, then one `{"batchable": …, "reason": …}` or `{"error": …}`. A model that
+crashes, never ends or takes all memory takes this process with it, and the last stage says where.
+"""
+
+import math
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+from typing import BinaryIO
+
+import orjson
+
+from services.rpc.errors import InferplaneError
+from services.worker.adapters import probe_order
+from services.worker.adapters.onnx_files import check_graph, check_tree
+from services.worker.adapters.onnx_session import OnnxSession, OnnxSessionLoader
+from services.worker.adapters.probe_order import ProbeOrder
+from services.worker.domain import example
+from services.worker.domain.contents import Array
+from services.worker.domain.load_state import LoadError
+from services.worker.domain.signature import Signature
+
+_NICENESS = 5  # the worker's calls come first
+_ROWS = 2
+
+
+class Lines:
+    """The pipe to the worker."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+
+    def write(self, line: Mapping[str, object]) -> None:
+        """One line, at once."""
+        self._out.write(orjson.dumps(line) + b"\n")
+        self._out.flush()
+
+
+def main() -> None:
+    """Read the order, try, tell."""
+    # Only lines go to stdout: whatever a library prints goes to stderr.
+    lines = Lines(os.fdopen(os.dup(1), "wb"))
+    os.dup2(2, 1)
+    order = probe_order.from_json(sys.stdin.buffer.read())
+    _bound(order)
+    try:
+        lines.write(_examine(order, lines))
+    except LoadError as error:
+        lines.write({"error": str(error)})
+    except MemoryError:
+        lines.write({"error": f"it needs more than the {order.memory_bytes} bytes it may have"})
+
+
+def _bound(order: ProbeOrder) -> None:
+    os.nice(_NICENESS)
+    # Should the worker die meanwhile, nobody else ends this process.
+    signal.alarm(math.ceil(order.seconds) + 1)
+    if order.memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (order.memory_bytes, order.memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _examine(order: ProbeOrder, lines: Lines) -> Mapping[str, object]:
+    lines.write({"stage": "checking its files"})
+    check_tree(order.spec, order.folder)
+    check_graph(order.spec, order.folder)
+    lines.write({"stage": "loading"})
+    loader = OnnxSessionLoader(
+        intra_op_threads=order.intra_op_threads, execution_providers=order.execution_providers
+    )
+    session = loader.load(order.spec, order.folder)
+    lines.write({"stage": "answering its example"})
+    signature = order.spec.signature
+    _run_example(signature, session)
+    lines.write({"stage": "comparing a batch with single runs"})
+    reason = _batching_problem(signature, session)
+    return {"batchable": reason is None, "reason": reason or ""}
+
+
+def _run_example(signature: Signature, session: OnnxSession) -> None:
+    try:
+        outputs = _run(signature, session, example.zeros(signature))
+    except InferplaneError as error:
+        raise LoadError(f"the example failed: {error.message}") from error
+    wrong = example.wrong_output(signature, outputs)
+    if wrong is not None:
+        raise LoadError(wrong)
+
+
+def _batching_problem(signature: Signature, session: OnnxSession) -> str | None:
+    """Why requests must not share a run; None: they may."""
+    if not signature.inputs or not signature.has_free_rows:
+        return "not every input and output has a free first dimension"
+    feeds = example.distinct_rows(signature, _ROWS)
+    try:
+        batched = _run(signature, session, feeds)
+        singles = [
+            _run(signature, session, {name: array[n : n + 1] for name, array in feeds.items()})
+            for n in range(_ROWS)
+        ]
+    except InferplaneError as error:
+        return f"the example with {_ROWS} rows failed: {error.message}"
+    return example.wrong_output(signature, batched) or example.batch_difference(batched, singles)
+
+
+def _run(
+    signature: Signature, session: OnnxSession, feeds: Mapping[str, Array]
+) -> Mapping[str, Array]:
+    return session.run(feeds, [spec.name for spec in signature.outputs])
+
+
+if __name__ == "__main__":
+    main()
