@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools import checks, generation, locks, protos
-from tools.bootstrap import SetupError, places
+from tools.bootstrap import SetupError, one_at_a_time, places
 
 TEST_HELP = """usage: inferplane test [PYTEST ARGUMENT ...]
 
@@ -70,7 +70,8 @@ def run(root: Path, arguments: Sequence[str]) -> int:
         case "typecheck":
             return checks.run_checks(root, checks.type_checks(root))
         case "generate":
-            generation.generate()
+            with one_at_a_time(places().setup_lock):
+                generation.generate()
             print("generated/ is that of protos/.")
         case "lock":
             locks.compile_locks(root, upgrade=options.upgrade)

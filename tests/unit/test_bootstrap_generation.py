@@ -1,5 +1,7 @@
 """Generated code: that it is whole, and that what Envoy loads is in it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,16 @@ def test_a_missing_generator_is_named() -> None:
     """A package that is not installed is named."""
     with pytest.raises(SetupError, match="no_such_package"):
         generation.package_folder("no_such_package")
+
+
+def test_two_generations_at_once_are_both_whole() -> None:
+    """Who generates while another does waits for it; neither sees the other's unfinished files."""
+    command = [sys.executable, "-m", "tools", "generate"]
+    both = [
+        subprocess.Popen(
+            command, cwd=places().root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    told = [each.communicate(timeout=60)[1].decode() for each in both]
+    assert [each.returncode for each in both] == [0, 0], told
