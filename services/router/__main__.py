@@ -1,0 +1,89 @@
+"""Builds the router from its settings and runs it until SIGTERM or SIGINT."""
+
+import asyncio
+import sys
+import time
+from contextlib import AsyncExitStack
+
+from envoy.service.discovery.v3.ads_pb2_grpc import (
+    add_AggregatedDiscoveryServiceServicer_to_server,
+)
+from inferplane.router.v1.router_service_pb2_grpc import add_RouterServiceServicer_to_server
+
+from services.router.adapters.discovery_watch import DiscoveryWatch
+from services.router.adapters.registry_watch import RegistryWatch
+from services.router.drivers.board import Board
+from services.router.drivers.publisher import Publisher
+from services.router.drivers.roster import Roster
+from services.router.resources.build import ResourceBuilder
+from services.router.servicers.ads import AdsServicer
+from services.router.servicers.router_service import RouterServicer
+from services.router.settings import RouterSettings
+from services.rpc import channel, settings, telemetry
+from services.rpc.server import RpcServer, stop_requested
+
+_SERVICES = (
+    "envoy.service.discovery.v3.AggregatedDiscoveryService",
+    "inferplane.router.v1.RouterService",
+)
+_STREAM_GRACE_SECONDS = 0.1  # Envoy's streams never end by themselves; a longer wait would only delay the stop
+
+
+class SystemClock:
+    """This machine's clocks."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+
+async def run(config: RouterSettings) -> None:
+    """Serve until asked to stop."""
+    clock, board = SystemClock(), Board()
+    roster = Roster(clock.wall)
+    publisher = Publisher(
+        board=board,
+        builder=ResourceBuilder(config.edge(config.router_address)),
+        clock=clock,
+        lease=config.lease_seconds,
+    )
+    server = RpcServer(
+        address=config.router_address, max_message_bytes=config.max_message_bytes
+    )
+    add_AggregatedDiscoveryServiceServicer_to_server(
+        AdsServicer(board, roster, clock), server.grpc
+    )
+    add_RouterServiceServicer_to_server(RouterServicer(publisher, board, roster), server.grpc)
+    stop = stop_requested()
+    async with AsyncExitStack() as stack:
+        registry = await stack.enter_async_context(channel.connect(config.registry_address))
+        discovery = await stack.enter_async_context(channel.connect(config.discovery()))
+        telemetry.serve_metrics(config.metrics_address)
+        await server.start(_SERVICES)
+        stack.push_async_callback(server.stop, min(config.drain_seconds, _STREAM_GRACE_SECONDS))
+        await server.set_health("", serving=True)
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(publisher.run()),
+                tasks.create_task(RegistryWatch(registry, publisher).run()),
+                tasks.create_task(DiscoveryWatch(discovery, publisher).run()),
+            ]
+            await stop.wait()
+            for task in running:
+                task.cancel()
+
+
+def main() -> None:
+    """Read settings and run; a bad value ends the process with its name."""
+    try:
+        config = settings.load(RouterSettings)
+    except settings.SettingsError as error:
+        sys.exit(str(error))
+    telemetry.configure_logs(service="router", level=config.log_level, style=config.log_style)
+    asyncio.run(run(config))
+
+
+if __name__ == "__main__":
+    main()

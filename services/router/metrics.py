@@ -1,0 +1,7 @@
+"""The router's metrics."""
+
+from prometheus_client import Counter, Gauge
+
+ACKS = Counter("inferplane_router_acks", "Updates that an Envoy took", ["kind"])
+NACKS = Counter("inferplane_router_nacks", "Updates that an Envoy refused", ["kind"])
+CONNECTED = Gauge("inferplane_router_envoys", "Envoys that are connected")

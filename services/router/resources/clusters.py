@@ -1,0 +1,221 @@
+"""Clusters and their hosts: one cluster per version, one more where it is mirrored to, and those of the control plane."""
+
+import ipaddress
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.extensions.filters.http.header_mutation.v3.header_mutation_pb2 import HeaderMutation
+from envoy.extensions.filters.http.upstream_codec.v3.upstream_codec_pb2 import UpstreamCodec
+from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
+
+from services.router.domain.snapshot import Kind, Reference, Resource
+from services.router.domain.topology import RoutedVersion
+from services.router.resources import edge, wire
+from services.rpc import address as addresses
+
+_PROTOCOL_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_CONNECT_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
+_FRAMING_BYTES = 64 * 1024
+_LARGEST_WINDOW = (1 << 31) - 1  # RFC 9113, 6.9.1
+_UNLIMITED = 1_000_000  # calls in flight to the control plane and for health checks of the edge
+# Below this share of healthy hosts Envoy tries all of them. 1 % means: only when none is healthy, where trying is better than
+# refusing (a new host is not healthy yet); as long as one is healthy, the others get nothing. Envoy's default is 50 %.
+_PANIC_PERCENT = 1.0
+_CACHED = 4096
+
+
+def of_version(version: RoutedVersion, max_message_bytes: int) -> list[Resource]:
+    """A version's clusters with their assignments."""
+    hosts = version.addresses
+    built = [_serving(version, max_message_bytes), _assignment(str(version.name), hosts)]
+    if version.mirrored:
+        name = edge.mirror_cluster(version.name)
+        built += [_mirrored(version, max_message_bytes), _assignment(name, hosts)]
+    return built
+
+
+def of_any_worker(hosts: tuple[str, ...], max_message_bytes: int) -> list[Resource]:
+    """The cluster of all workers, for calls that every worker answers alike, with its assignment."""
+    cluster = _discovered(edge.ANY_WORKER, max_message_bytes, stamp=None)
+    _limit(cluster, _UNLIMITED, budget=(100.0, 32))
+    cluster.health_checks.add(**_health_check(""))
+    return [_resource(cluster), _assignment(edge.ANY_WORKER, hosts)]
+
+
+def of_control_plane(settings: edge.Edge) -> list[Resource]:
+    """The clusters that management calls go to."""
+    return [
+        _fixed(edge.REGISTRY, settings.registry_address, settings.max_message_bytes),
+        _fixed(edge.DISCOVERY, settings.discovery_address, settings.max_message_bytes),
+        _fixed(edge.ROUTER, settings.router_address, settings.max_message_bytes),
+    ]
+
+
+@lru_cache(_CACHED)
+def _serving(version: RoutedVersion, max_message_bytes: int) -> Resource:
+    cluster = _discovered(
+        edge.version_cluster(version.name), max_message_bytes, stamp=str(version.name)
+    )
+    budget = (version.retry.budget_percent, version.retry.min_retry_concurrency)
+    _limit(cluster, version.limits.max_requests, budget=budget)
+    cluster.health_checks.add(**_health_check(str(version.name)))
+    cluster.outlier_detection.CopyFrom(_outlier_detection())
+    return _resource(cluster)
+
+
+@lru_cache(_CACHED)
+def _mirrored(version: RoutedVersion, max_message_bytes: int) -> Resource:
+    """Nothing here may touch what serves: limits of its own, no retries; the serving cluster's checks know who is well."""
+    cluster = _discovered(
+        edge.mirror_cluster(version.name), max_message_bytes, stamp=str(version.name)
+    )
+    _limit(cluster, version.limits.max_mirror_requests, budget=(0.0, 0))
+    return _resource(cluster)
+
+
+@lru_cache(_CACHED)
+def _assignment(name: str, hosts: tuple[str, ...]) -> Resource:
+    endpoints = [{"endpoint": {"address": wire.socket(host)}} for host in hosts]
+    message = ClusterLoadAssignment(
+        cluster_name=name, endpoints=[{"lb_endpoints": endpoints}] if hosts else []
+    )
+    return Resource.of(Kind.ASSIGNMENT, name, wire.serialized(message), breaks=not hosts)
+
+
+def _resource(cluster: Any) -> Resource:
+    names_hosts = cluster.type == Cluster.EDS
+    references = (Reference(Kind.ASSIGNMENT, cluster.name),) if names_hosts else ()
+    return Resource.of(Kind.CLUSTER, cluster.name, wire.serialized(cluster), references)
+
+
+def _discovered(name: str, max_message_bytes: int, stamp: str | None) -> Any:
+    """A cluster whose hosts come by EDS; `stamp` is the version that its calls are told to mean."""
+    return Cluster(
+        name=name,
+        type=Cluster.EDS,
+        eds_cluster_config={"eds_config": {"ads": {}, "resource_api_version": "V3"}},
+        connect_timeout=wire.seconds(_CONNECT_SECONDS),
+        lb_policy=Cluster.LEAST_REQUEST,
+        per_connection_buffer_limit_bytes=wire.number(max_message_bytes + _FRAMING_BYTES),
+        typed_extension_protocol_options={
+            _PROTOCOL_OPTIONS: wire.packed(_protocol(max_message_bytes, stamp))
+        },
+        common_lb_config={"healthy_panic_threshold": {"value": _PANIC_PERCENT}},
+        # A host that leaves the assignment gets no new calls, however well its health checks still go.
+        ignore_health_on_host_removal=True,
+    )
+
+
+def _fixed(name: str, address: str, max_message_bytes: int) -> Resource:
+    cluster = Cluster(
+        name=name,
+        type=Cluster.STATIC if _is_literal(address) else Cluster.STRICT_DNS,
+        connect_timeout=wire.seconds(_CONNECT_SECONDS),
+        load_assignment={
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": wire.socket(address)}}]}],
+        },
+        typed_extension_protocol_options={
+            _PROTOCOL_OPTIONS: wire.packed(_protocol(max_message_bytes, None))
+        },
+    )
+    _limit(cluster, _UNLIMITED, budget=(100.0, 32))
+    return _resource(cluster)
+
+
+def _is_literal(address: str) -> bool:
+    parsed = addresses.parse(address)
+    if parsed.path is not None:
+        return True
+    try:
+        ipaddress.ip_address(parsed.host)
+    except ValueError:
+        return False
+    return True
+
+
+def _protocol(max_message_bytes: int, stamp: str | None) -> Any:
+    window = min(max_message_bytes + _FRAMING_BYTES, _LARGEST_WINDOW)
+    options = HttpProtocolOptions(
+        explicit_http_config={
+            "http2_protocol_options": {
+                "initial_stream_window_size": wire.number(window),
+                "initial_connection_window_size": wire.number(min(2 * window, _LARGEST_WINDOW)),
+                # Finds a host that vanished without a word under a long quiet stream.
+                "connection_keepalive": {
+                    "interval": wire.seconds(10),
+                    "timeout": wire.seconds(5),
+                },
+            }
+        }
+    )
+    if stamp is not None:
+        mutation = {
+            "header": {"key": edge.VERSION_HEADER, "value": stamp},
+            "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+        }
+        headers = HeaderMutation(mutations={"request_mutations": [{"append": mutation}]})
+        options.http_filters.add(**wire.extension("envoy.filters.http.header_mutation", headers))
+        options.http_filters.add(
+            **wire.extension("envoy.filters.http.upstream_codec", UpstreamCodec())
+        )
+    return options
+
+
+def _limit(cluster: Any, max_requests: int, budget: tuple[float, int]) -> None:
+    """Bound calls in flight. Pending ones are bounded alike: on a cold HTTP/2 connection all calls are pending first."""
+    percent, concurrency = budget
+    cluster.circuit_breakers.thresholds.add(
+        max_connections=wire.number(_UNLIMITED),
+        max_pending_requests=wire.number(max_requests),
+        max_requests=wire.number(max_requests),
+        retry_budget={
+            "budget_percent": {"value": percent},
+            "min_retry_concurrency": wire.number(concurrency),
+        },
+        track_remaining=True,
+    )
+
+
+def _health_check(service: str) -> dict[str, Any]:
+    return {
+        "timeout": wire.seconds(_CHECK_SECONDS),
+        "interval": wire.seconds(_CHECK_SECONDS),
+        "no_traffic_interval": wire.seconds(_CHECK_SECONDS),
+        "unhealthy_threshold": wire.number(2),
+        "healthy_threshold": wire.number(1),
+        "grpc_health_check": {"service_name": service},
+    }
+
+
+def _outlier_detection() -> Any:
+    """Five answers in a row of UNAVAILABLE (or none) put a host aside for a while, but never more than half of the hosts.
+
+    INTERNAL doesn't count: a caller whose inputs break a model must not be able to take the workers from others.
+    """
+    return Cluster(
+        outlier_detection={
+            "enforcing_consecutive_5xx": wire.number(0),
+            "consecutive_gateway_failure": wire.number(5),
+            "enforcing_consecutive_gateway_failure": wire.number(100),
+            "enforcing_success_rate": wire.number(0),
+            "interval": wire.seconds(1),
+            "base_ejection_time": wire.seconds(5),
+            "max_ejection_percent": wire.number(50),
+        }
+    ).outlier_detection
+
+
+def resources(
+    versions: Iterable[RoutedVersion], workers: tuple[str, ...], settings: edge.Edge
+) -> list[Resource]:
+    """All clusters and assignments of a topology."""
+    limit = settings.max_message_bytes
+    built = [*of_control_plane(settings), *of_any_worker(workers, limit)]
+    for version in versions:
+        built += of_version(version, limit)
+    return built

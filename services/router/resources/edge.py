@@ -1,0 +1,47 @@
+"""What the operator decides about the edge, and the names that its resources call each other by."""
+
+from dataclasses import dataclass
+
+from services.rpc.names import VersionName
+
+LISTENER = "edge"
+ROUTES = "edge"
+# Clusters beside those of versions, which are called as the version is.
+ANY_WORKER = "workers"
+REGISTRY = "management/registry"
+DISCOVERY = "management/discovery"
+ROUTER = "management/router"
+
+VERSION_HEADER = "x-inferplane-version"
+ENDPOINT_HEADER = "x-inferplane-endpoint"
+# Filter state of a call: what was asked for, and both parts in one key as the route map has them.
+ENDPOINT_STATE = "inferplane.endpoint"
+VERSION_STATE = "inferplane.version"
+ROUTE_STATE = "inferplane.route"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """Settings of the edge; all but the addresses end up in the listener and so should not change while it serves."""
+
+    address: str  # where clients connect
+    registry_address: str  # as Envoy reaches it; likewise the next two
+    discovery_address: str
+    router_address: str
+    max_message_bytes: int
+    access_log: str = ""  # file that Envoy appends JSON lines to; empty: none
+
+
+def version_cluster(version: VersionName) -> str:
+    """The cluster that serves a version."""
+    return str(version)
+
+
+def mirror_cluster(version: VersionName) -> str:
+    """The cluster of a version's mirrored calls: same hosts, limits of its own."""
+    return f"{version}#mirror"
+
+
+def route_key(endpoint: str, version: str = "") -> str:
+    """Key of the route map; ids contain no `@`."""
+    return f"{endpoint}@{version}"

@@ -1,0 +1,63 @@
+"""The methods that the edge knows, by how it routes them, and their descriptors for the filters that read bodies."""
+
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from inference import open_inference_pb2
+from inferplane.oip.v1 import rest_service_pb2
+
+from services.router.resources import wire
+
+OIP = "inference.GRPCInferenceService"
+REST = "inferplane.oip.v1.RestInferenceService"
+
+# Method → its fields that name endpoint and version.
+OF_ENDPOINT: dict[str, tuple[str, str]] = {
+    f"{OIP}.ModelInfer": ("model_name", "model_version"),
+    f"{OIP}.ModelReady": ("name", "version"),
+    f"{OIP}.ModelMetadata": ("name", "version"),
+    f"{REST}.ModelInfer": ("model_name", "model_version"),
+    f"{REST}.ModelReady": ("model_name", "model_version"),
+    f"{REST}.ModelMetadata": ("model_name", "model_version"),
+}
+# Paths that every worker answers alike.
+OF_ANY_WORKER = tuple(
+    f"/{service}/{method}"
+    for service in (OIP, REST)
+    for method in ("ServerLive", "ServerReady", "ServerMetadata")
+)
+OF_ANY_WORKER_PREFIXES = (
+    "/grpc.health.v1.Health/",
+    "/grpc.reflection.v1.ServerReflection/",
+    "/grpc.reflection.v1alpha.ServerReflection/",
+)
+OF_REGISTRY_PREFIX = "/inferplane.registry.v1."
+OF_ROUTER_PREFIX = "/inferplane.router.v1."
+# Discovery's reading methods; the writing ones are for workers and refused at the edge.
+OF_DISCOVERY = (
+    "/inferplane.discovery.v1.DiscoveryService/ListWorkers",
+    "/inferplane.discovery.v1.DiscoveryService/WatchWorkers",
+)
+REFUSED_PREFIX = "/inferplane.discovery.v1.DiscoveryService/"
+
+
+def path(method: str) -> str:
+    """The path of `package.Service.Method`."""
+    service, _, name = method.rpartition(".")
+    return f"/{service}/{name}"
+
+
+def descriptors() -> bytes:
+    """The FileDescriptorSet of both services, with all that they import."""
+    found: dict[str, FileDescriptor] = {}
+
+    def add(file: FileDescriptor) -> None:
+        for dependency in file.dependencies:
+            add(dependency)
+        found.setdefault(file.name, file)
+
+    add(open_inference_pb2.DESCRIPTOR)
+    add(rest_service_pb2.DESCRIPTOR)
+    files = FileDescriptorSet()
+    for file in found.values():
+        file.CopyToProto(files.file.add())
+    return wire.serialized(files)

@@ -1,0 +1,65 @@
+"""The script that gives failed REST calls the Open Inference Protocol's body: `{"error": "<text>"}`.
+
+A worker's error reaches Envoy as a true gRPC status, so that retries and outlier detection see it. The transcoder sets the
+HTTP status and leaves `grpc-status` and `grpc-message` as headers; the script turns the message into the body.
+"""
+
+SCRIPT = r"""
+local ESCAPES = {['"'] = '\\"', ['\\'] = '\\\\'}
+
+local function unpercent(text)
+  return (text:gsub('%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+-- Length of the well-formed UTF-8 character at i, or nil (RFC 3629, section 4).
+local function utf8_length(text, i)
+  local first = text:byte(i)
+  local length, low, high
+  if first < 0x80 then return 1
+  elseif first >= 0xC2 and first <= 0xDF then length = 2
+  elseif first >= 0xE0 and first <= 0xEF then length = 3
+  elseif first >= 0xF0 and first <= 0xF4 then length = 4
+  else return nil end
+  low = first == 0xE0 and 0xA0 or first == 0xF0 and 0x90 or 0x80
+  high = first == 0xED and 0x9F or first == 0xF4 and 0x8F or 0xBF
+  for k = 1, length - 1 do
+    local byte = text:byte(i + k)
+    if byte == nil or byte < low or byte > high then return nil end
+    low, high = 0x80, 0xBF
+  end
+  return length
+end
+
+local function quoted(text)
+  local parts, i = {}, 1
+  while i <= #text do
+    local length = utf8_length(text, i)
+    if length == nil then
+      parts[#parts + 1] = '\\ufffd'
+      i = i + 1
+    else
+      local character = text:sub(i, i + length - 1)
+      if length == 1 and character:byte() < 0x20 then
+        character = string.format('\\u%04x', character:byte())
+      end
+      parts[#parts + 1] = ESCAPES[character] or character
+      i = i + length
+    end
+  end
+  return '"' .. table.concat(parts) .. '"'
+end
+
+function envoy_on_response(handle)
+  local headers = handle:headers()
+  local status = headers:get('grpc-status')
+  local kind = headers:get('content-type') or ''
+  if status == nil or status == '0' or kind:sub(1, 16) == 'application/grpc' then return end
+  local message = unpercent(headers:get('grpc-message') or '')
+  headers:remove('grpc-status')
+  headers:remove('grpc-message')
+  headers:remove('grpc-status-details-bin')
+  headers:remove('trailer')
+  headers:replace('content-type', 'application/json')
+  headers:replace('content-length', tostring(handle:body(true):setBytes('{"error": ' .. quoted(message) .. '}')))
+end
+"""

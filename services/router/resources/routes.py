@@ -1,0 +1,238 @@
+"""The edge's routes: one map from endpoint (and version) to where its calls go; what is not in it is routed by path.
+
+A lookup costs the same for one endpoint and for thousands (envoy.md gives figures for maps and lists of routes).
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from envoy.config.route.v3.route_components_pb2 import Route
+from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from envoy.extensions.matching.common_inputs.network.v3.network_inputs_pb2 import FilterStateInput
+from envoy.extensions.retry.host.previous_hosts.v3.previous_hosts_pb2 import PreviousHostsPredicate
+from envoy.type.matcher.v3.http_inputs_pb2 import HttpRequestHeaderMatchInput
+from xds.type.matcher.v3.matcher_pb2 import Matcher
+
+from services.router.domain.snapshot import Kind, Reference, Resource
+from services.router.domain.topology import RetryPolicy, RoutedEndpoint
+from services.router.resources import edge, methods, wire
+from services.router.resources.shares import TOTAL, weights
+from services.rpc.names import VersionName
+
+_RETRY_ON = "connect-failure,refused-stream,reset,unavailable"
+_ANY_WORKER_SECONDS = 10.0
+_GRPC_NOT_FOUND = "5"
+_CACHED = 4096
+
+
+def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Resource:
+    """The route configuration of a topology."""
+    actions: dict[str, Any] = {}
+    clusters = {edge.ANY_WORKER, edge.REGISTRY, edge.DISCOVERY, edge.ROUTER}
+    for endpoint in endpoints:
+        for key, version in _keys(endpoint).items():
+            actions[key] = _on_match(_endpoint_route(endpoint, version))
+        clusters |= _clusters_of(endpoint)
+    matcher = _by_state(actions, otherwise=_by_path()) if actions else _by_path()
+    message = RouteConfiguration(
+        name=edge.ROUTES,
+        virtual_hosts=[
+            {
+                "name": "edge",
+                "domains": ["*"],
+                "matcher": matcher,
+                # A retry sends the message again, so all of it is kept until the answer begins.
+                "request_body_buffer_limit": wire.number(max_message_bytes),
+            }
+        ],
+    )
+    references = [Reference(Kind.CLUSTER, name) for name in sorted(clusters)]
+    return Resource.of(Kind.ROUTES, edge.ROUTES, wire.serialized(message), references)
+
+
+def _keys(endpoint: RoutedEndpoint) -> dict[str, VersionName | None]:
+    """Keys of the map: the endpoint alone, and each of its versions pinned.
+
+    A pin is a version id. Where two models' versions share an id, the first declared target has it.
+    """
+    keys: dict[str, VersionName | None] = {edge.route_key(endpoint.id): None}
+    for target in endpoint.targets:
+        keys.setdefault(edge.route_key(endpoint.id, target.version.version), target.version)
+    return keys
+
+
+def _clusters_of(endpoint: RoutedEndpoint) -> set[str]:
+    names = {edge.version_cluster(target.version) for target in endpoint.targets}
+    if endpoint.mirror_version is not None:
+        names.add(edge.mirror_cluster(endpoint.mirror_version))
+    return names
+
+
+@lru_cache(_CACHED)
+def _endpoint_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
+    """Where calls of an endpoint go; a pinned version gets all of them and is not mirrored."""
+    declared = endpoint.declared
+    route = Route(
+        match={"prefix": "/"},
+        request_headers_to_add=[
+            {
+                "header": {"key": edge.ENDPOINT_HEADER, "value": endpoint.id},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }
+        ],
+    )
+    action = route.route
+    action.timeout.CopyFrom(_duration(declared.timeout))
+    # The client's own deadline, which gRPC clients send along, wins where it is shorter.
+    action.max_stream_duration.max_stream_duration.CopyFrom(_duration(declared.timeout))
+    action.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(declared.timeout))
+    if declared.retry.num_retries:
+        action.retry_policy.CopyFrom(_retry_policy(declared.retry))
+    if pinned is not None:
+        action.cluster = edge.version_cluster(pinned)
+        return route
+    _split(action, endpoint)
+    if declared.mirror is not None and endpoint.mirror_version is not None:
+        action.request_mirror_policies.add(
+            cluster=edge.mirror_cluster(endpoint.mirror_version),
+            runtime_fraction={"default_value": _fraction(declared.mirror.percent)},
+            disable_shadow_host_suffix_append=True,
+        )
+    return route
+
+
+def _split(action: Any, endpoint: RoutedEndpoint) -> None:
+    parts = weights([target.effective_share for target in endpoint.targets])
+    merged: dict[str, int] = {}
+    for target, weight in zip(endpoint.targets, parts, strict=True):
+        if weight:
+            name = edge.version_cluster(target.version)
+            merged[name] = merged.get(name, 0) + weight
+    for name, weight in merged.items():
+        action.weighted_clusters.clusters.add(name=name, weight=wire.number(weight))
+    if endpoint.declared.sticky_header:
+        action.weighted_clusters.use_hash_policy.value = True
+        action.hash_policy.add(header={"header_name": endpoint.declared.sticky_header})
+
+
+def _fraction(percent: float) -> dict[str, Any]:
+    return {"numerator": max(round(percent / 100 * TOTAL), 1), "denominator": "MILLION"}
+
+
+def _duration(value: float) -> Any:
+    return Route(route={"timeout": wire.seconds(value)}).route.timeout
+
+
+def _retry_policy(policy: RetryPolicy) -> Any:
+    previous = wire.extension("envoy.retry_host_predicates.previous_hosts", PreviousHostsPredicate())
+    retry = {
+        "retry_on": _RETRY_ON,
+        "num_retries": wire.number(policy.num_retries),
+        "retry_host_predicate": [previous],
+        "host_selection_retry_max_attempts": 3,
+        "retry_back_off": {
+            "base_interval": wire.seconds(0.005),
+            "max_interval": wire.seconds(0.1),
+        },
+    }
+    return Route(route={"retry_policy": retry}).route.retry_policy
+
+
+def _by_state(actions: Mapping[str, Any], otherwise: Any) -> Any:
+    state = FilterStateInput(key=edge.ROUTE_STATE)
+    return Matcher(
+        matcher_tree={
+            "input": wire.extension("endpoint", state),
+            "exact_match_map": {"map": actions},
+        },
+        on_no_match={"matcher": otherwise},
+    )
+
+
+def _by_path() -> Any:
+    """Everything that is not an endpoint's call; the same for every topology."""
+    exact = {methods.path(m): _on_match(_no_such_endpoint()) for m in methods.OF_ENDPOINT}
+    exact |= {path: _on_match(_any_worker_route()) for path in methods.OF_ANY_WORKER}
+    exact |= {path: _on_match(_management_route(edge.DISCOVERY)) for path in methods.OF_DISCOVERY}
+    prefixes = {
+        methods.OF_REGISTRY_PREFIX: _on_match(_management_route(edge.REGISTRY)),
+        methods.OF_ROUTER_PREFIX: _on_match(_management_route(edge.ROUTER)),
+        methods.REFUSED_PREFIX: _on_match(_refusal(403, "only workers may call this; not at the edge")),
+    }
+    prefixes |= {
+        prefix: _on_match(_management_route(edge.ANY_WORKER))
+        for prefix in methods.OF_ANY_WORKER_PREFIXES
+    }
+    path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
+    by_prefix = Matcher(
+        matcher_tree={"input": path, "prefix_match_map": {"map": prefixes}},
+        on_no_match=_on_match(_refusal(404, "there is no such method or path here")),
+    )
+    return Matcher(
+        matcher_tree={"input": path, "exact_match_map": {"map": exact}},
+        on_no_match={"matcher": by_prefix},
+    )
+
+
+def _on_match(route: Any) -> dict[str, Any]:
+    return {"action": {"name": "route", "typed_config": wire.packed(route)}}
+
+
+def _any_worker_route() -> Any:
+    return Route(
+        match={"prefix": "/"},
+        route={
+            "cluster": edge.ANY_WORKER,
+            "timeout": wire.seconds(_ANY_WORKER_SECONDS),
+            "retry_policy": _retry_policy(RetryPolicy()),
+        },
+    )
+
+
+def _management_route(cluster: str) -> Any:
+    """Watches and uploads last as long as they last, and are not tried twice."""
+    for_ever = wire.seconds(0)
+    return Route(
+        match={"prefix": "/"},
+        route={
+            "cluster": cluster,
+            "timeout": for_ever,
+            "idle_timeout": for_ever,
+            "max_stream_duration": {
+                "max_stream_duration": for_ever,
+                "grpc_timeout_header_max": for_ever,
+            },
+        },
+    )
+
+
+def _refusal(status: int, text: str) -> Any:
+    return Route(
+        match={"prefix": "/"},
+        direct_response={"status": status, "body": {"inline_string": text}},
+    )
+
+
+def _no_such_endpoint() -> Any:
+    """NOT_FOUND that names what was asked for. (From 404 alone Envoy would make UNIMPLEMENTED.)"""
+    text = (
+        f"endpoint '%FILTER_STATE({edge.ENDPOINT_STATE}:PLAIN)%' does not exist or has no version"
+        f" '%FILTER_STATE({edge.VERSION_STATE}:PLAIN)%'"
+    )
+    return Route(
+        match={"prefix": "/"},
+        direct_response={
+            "status": 404,
+            "body_format": {
+                "text_format_source": {"inline_string": text},
+                "omit_empty_values": True,
+            },
+        },
+        response_headers_to_add=[
+            {
+                "header": {"key": "grpc-status", "value": _GRPC_NOT_FOUND},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }
+        ],
+    )

@@ -1,0 +1,79 @@
+"""inferplane.router.v1.RouterService: what is published and how the Envoys take it."""
+
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from inferplane.router.v1 import router_service_pb2 as pb
+from inferplane.router.v1.router_service_pb2_grpc import RouterServiceServicer
+
+from services.router.domain.topology import RoutedEndpoint
+from services.router.drivers.board import Board
+from services.router.drivers.publisher import Publisher
+from services.router.drivers.roster import Envoy, Roster
+from services.router.servicers.type_urls import TYPE_URLS
+
+
+class RouterServicer(RouterServiceServicer):
+    """Reads the publisher, the board and the roster."""
+
+    def __init__(self, publisher: Publisher, board: Board, roster: Roster) -> None:
+        self._publisher = publisher
+        self._board = board
+        self._roster = roster
+
+    async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
+        response = pb.GetStatusResponse(
+            envoys=[_envoy(envoy) for envoy in self._roster.envoys],
+            refused_snapshot=self._publisher.refused,
+            registry_connected=self._publisher.registry_connected,
+            discovery_connected=self._publisher.discovery_connected,
+        )
+        publication = self._board.current
+        if publication is not None:
+            response.snapshot_version = publication.snapshot.version
+            response.publish_time.CopyFrom(_timestamp(publication.time))
+            response.endpoints.extend(_endpoint(e) for e in publication.topology.endpoints)
+        return response
+
+
+def _timestamp(seconds: float) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromNanoseconds(round(seconds * 1e9))
+    return stamp
+
+
+def _envoy(envoy: Envoy) -> pb.EnvoyStatus:
+    status = pb.EnvoyStatus(
+        node_id=envoy.node_id,
+        connect_time=_timestamp(envoy.connect_time),
+        in_sync=envoy.client.is_in_sync(),
+        ack_count=envoy.acks,
+        nack_count=envoy.nacks,
+    )
+    nack = envoy.last_nack
+    if nack is not None:
+        status.last_nack.CopyFrom(
+            pb.Nack(
+                time=_timestamp(nack.time), type_url=TYPE_URLS[nack.kind], message=nack.message
+            )
+        )
+    return status
+
+
+def _endpoint(endpoint: RoutedEndpoint) -> pb.EndpointStatus:
+    targets = [
+        pb.TargetStatus(
+            target=str(target.target),
+            version=str(target.version),
+            declared_share=target.declared_share,
+            effective_share=target.effective_share,
+            ready_workers=target.ready_workers,
+        )
+        for target in endpoint.targets
+    ]
+    mirror = endpoint.mirror_version
+    return pb.EndpointStatus(
+        name=str(endpoint.declared.name),
+        targets=targets,
+        mirror_version=str(mirror) if mirror is not None else "",
+    )

@@ -1,0 +1,94 @@
+"""A real Envoy as a test sees it: rendered bootstrap, process, admin interface, stop."""
+
+import asyncio
+import json
+import string
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from services.rpc import address as addresses
+
+_BOOTSTRAP = Path(__file__).parents[1] / "deploy" / "envoy" / "bootstrap.yaml"
+_HEAP_BYTES = 2 << 30
+
+
+def render(node_id: str, admin: str, router: str) -> str:
+    """The bootstrap with its placeholders filled; addresses are `host:port` or `unix:/path`."""
+    template = string.Template(_BOOTSTRAP.read_text())
+    return template.substitute(
+        node_id=json.dumps(node_id),
+        admin_address=json.dumps(_socket(admin)),
+        router_address=json.dumps(_socket(router)),
+        max_heap_bytes=_HEAP_BYTES,
+    )
+
+
+def _socket(text: str) -> dict[str, Any]:
+    parsed = addresses.parse(text)
+    if parsed.path is not None:
+        return {"pipe": {"path": parsed.path}}
+    return {"socket_address": {"address": parsed.host, "port_value": parsed.port}}
+
+
+@dataclass(slots=True)
+class EnvoyProcess:
+    """A running Envoy; `stop` ends it."""
+
+    process: asyncio.subprocess.Process
+    admin: Path  # socket of the admin interface
+    log: Path
+
+    @classmethod
+    async def start(cls, folder: Path, router: str, node_id: str = "edge-1") -> "EnvoyProcess":
+        """Start one in `folder` (short enough for sockets) that asks `router`; it may not have a listener yet."""
+        admin, log = folder / f"{node_id}.admin.sock", folder / f"{node_id}.log"
+        config = folder / f"{node_id}.yaml"
+        config.write_text(render(node_id, f"unix:{admin}", router))
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                Path(sys.executable).parent / "envoy",
+                *("-c", config, "--concurrency", "1", "--disable-hot-restart"),
+                *("--drain-time-s", "2", "--log-level", "info", "--file-flush-interval-msec", "100"),
+                stdout=output,
+                stderr=output,
+            )
+        return cls(process, admin, log)
+
+    async def ask(self, path: str, method: str = "GET") -> str:
+        """The admin interface's answer."""
+        reader, writer = await asyncio.open_unix_connection(self.admin)
+        writer.write(f"{method} {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return answer.partition(b"\r\n\r\n")[2].decode()
+
+    async def counter(self, name: str) -> int:
+        """A statistic by its full name; 0 if there is none yet."""
+        for line in (await self.ask(f"/stats?filter=^{quote(name)}$")).splitlines():
+            if line.startswith(f"{name}: "):
+                return int(line.rpartition(" ")[2])
+        return 0
+
+    async def ready(self, seconds: float = 20.0) -> None:
+        """Wait until Envoy has its configuration and listens."""
+        async with asyncio.timeout(seconds):
+            while True:
+                if self.process.returncode is not None:
+                    raise AssertionError(f"envoy ended: {self.log.read_text()[-4000:]}")
+                try:
+                    if "edge::" in await self.ask("/listeners"):
+                        return
+                except OSError:
+                    pass  # the admin socket is not there yet
+                await asyncio.sleep(0.02)
+
+    async def stop(self) -> None:
+        """End it."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
