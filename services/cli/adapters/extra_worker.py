@@ -1,0 +1,31 @@
+"""One more worker, joined to a running mesh of this machine."""
+
+import os
+import sys
+from typing import NoReturn
+
+from services.cli.adapters.mesh import service_variables
+from services.cli.adapters.state_directory import StateDirectory
+from services.rpc import names
+from services.rpc.address import free_port
+from services.rpc.settings import environment_for_children
+
+
+def become_worker(
+    state: StateDirectory, *, pool: str, drain_seconds: float, log_level: str
+) -> NoReturn:
+    """Replace this process by a worker, so that signals and exit code are its own."""
+    names.check_id("--pool", pool)
+    services = state.services()
+    socket = state.sockets / f"worker-x-{os.getpid()}.sock"
+    environment = environment_for_children(
+        **service_variables(services, state.path),
+        worker_address=f"unix:{socket}",
+        pool=pool,
+        metrics_address=f"127.0.0.1:{free_port()}",
+        drain_seconds=f"{drain_seconds:g}",
+        log_style="console" if sys.stderr.isatty() else "json",
+        log_level=log_level,
+    )
+    command = [sys.executable, "-m", "services.worker"]
+    os.execve(command[0], command, environment)  # noqa: S606 - no shell is meant

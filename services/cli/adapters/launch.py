@@ -1,0 +1,145 @@
+"""One `up`: checks that it can start, runs the mesh until it is asked to end, tells when it answers."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from services.cli.adapters import envoy, port_owner
+from services.cli.adapters.mesh import Mesh, MeshSettings, metrics_targets
+from services.cli.adapters.narrator import Narrator
+from services.cli.adapters.readiness import wait_edge
+from services.cli.adapters.state_directory import RunningProcess, StateDirectory
+from services.cli.domain.exit_code import StartError
+from services.cli.drivers.supervisor import Supervisor
+
+_DRAIN_SHARE = 0.8  # of the grace; the rest is for the processes to end
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What is told when the edge answers."""
+
+    seconds: float  # from the start
+    edge: str
+    workers: int
+    pool: str
+
+
+class Launch:
+    """Runs the mesh of one state directory in the foreground."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        settings: MeshSettings,
+        narrator: Narrator,
+        on_ready: Callable[[Ready], None],
+        ready_seconds: float,
+    ) -> None:
+        """Assign only."""
+        self._state = state
+        self._settings = settings
+        self._narrator = narrator
+        self._on_ready = on_ready
+        self._ready_seconds = ready_seconds
+        self._mesh = Mesh(state, settings)
+        self._supervisor = Supervisor(self._mesh.stages(), narrator, self._write_down)
+        self._stop = asyncio.Event()
+        self._hopeless = asyncio.Event()
+        self._failure: StartError | None = None
+        self._answered = False  # the edge has answered once
+        self._begun = time.monotonic()
+
+    def run(self) -> None:
+        """Returns after a clean stop; StartError if it can't start or does not come to answer."""
+        self._state.prepare()
+        with self._state.held():
+            for left in self._state.end_leftovers():
+                self._narrator.say(
+                    f"ended {left.name} (pid {left.pid}), left by a supervisor that died"
+                )
+            port_owner.check_free(self._settings.edge)
+            self._state.forget_run()
+            try:
+                asyncio.run(self._run())
+            finally:
+                self._state.forget_run()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._asked_to_end)
+        self._write_down()
+        self._state.write_services(self._mesh.services)
+        await self._supervisor.run(self._until(), self._drain, self._settings.drain_seconds)
+
+    def _asked_to_end(self) -> None:
+        if self._stop.is_set():
+            self._supervisor.hurry()
+            return
+        self._narrator.hush()
+        self._narrator.say("stopping; once more stops at once")
+        self._stop.set()
+
+    async def _until(self) -> None:
+        """Over when asked to end, or when the mesh does not come to answer."""
+        if await self._first(self._become_ready()):
+            await self._stop.wait()
+        elif self._failure is not None:
+            self._narrator.hush()
+
+    async def _first(self, ready: Awaitable[None]) -> bool:
+        """Whether the mesh answered before it was asked to end, or was hopeless."""
+        becoming = asyncio.ensure_future(ready)
+        others = [asyncio.create_task(e.wait()) for e in (self._stop, self._hopeless)]
+        await asyncio.wait([becoming, *others], return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            other.cancel()
+        if becoming.done() and self._failure is None:
+            becoming.result()
+            return True
+        becoming.cancel()
+        with suppress(asyncio.CancelledError):
+            await becoming
+        return False
+
+    async def _become_ready(self) -> None:
+        edge, workers = str(self._settings.edge), self._settings.workers
+        try:
+            async with asyncio.timeout(self._ready_seconds):
+                await wait_edge(edge, workers)
+        except TimeoutError:
+            logs = self._state.logs
+            self._failure = StartError(
+                f"the edge did not answer within {self._ready_seconds:g} s; the logs are in {logs}",
+                reason="NOT_READY",
+            )
+            return
+        self._on_ready(Ready(time.monotonic() - self._begun, edge, workers, self._settings.pool))
+        self._answered = True
+
+    def _write_down(self) -> None:
+        """Keep the records of what runs true, and see whether starting is hopeless."""
+        children = self._supervisor.children
+        running = [("supervisor", os.getpid())]
+        running += [(child.spec.name, child.pid) for child in children if child.pid is not None]
+        records = [RunningProcess.of(name, pid) for name, pid in running]
+        self._state.write_processes([record for record in records if record is not None])
+        self._state.write_metrics_targets(metrics_targets(children))
+        looping = [child for child in children if child.life.is_crash_looping]
+        if looping and not self._answered and not self._stop.is_set():
+            self._failure = StartError(
+                f"{looping[0].spec.name} dies again and again; its log is {looping[0].spec.log}",
+                reason="CRASH_LOOP",
+            )
+            self._hopeless.set()
+
+    async def _drain(self, seconds: float) -> None:
+        if self._answered and self._mesh.admin is not None:
+            await envoy.drain(self._mesh.admin, seconds * _DRAIN_SHARE)

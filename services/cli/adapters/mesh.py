@@ -1,0 +1,148 @@
+"""The processes of a mesh on this machine: what each is started with."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from services.cli.adapters import envoy
+from services.cli.adapters.readiness import wait_serving
+from services.cli.adapters.state_directory import Services, StateDirectory
+from services.cli.drivers.child import Child, ChildSpec, Start
+from services.rpc import address as addresses
+from services.rpc.address import Address, free_port
+from services.rpc.settings import environment_for_children
+
+_ENVOY_HEAP = 2 * 1024 * 1024 * 1024  # bytes
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshSettings:
+    """What `up` was asked for."""
+
+    edge: Address
+    workers: int
+    pool: str
+    drain_seconds: float
+    log_level: str
+
+
+@dataclass(slots=True)
+class Mesh:
+    """Builds the children of one `up`; remembers where Envoy's admin is."""
+
+    state: StateDirectory
+    settings: MeshSettings
+    admin: Address | None = field(default=None)
+
+    @property
+    def services(self) -> Services:
+        """Where the services listen."""
+        sockets = self.state.sockets
+        return Services(
+            registry=f"unix:{sockets / 'registry.sock'}",
+            router=f"unix:{sockets / 'router.sock'}",
+            edge=str(self.settings.edge),
+        )
+
+    def stages(self) -> list[list[ChildSpec]]:
+        """All children in the order in which they are ended."""
+        numbers = range(1, self.settings.workers + 1)
+        return [
+            [self._spec("envoy", self._envoy, gate=True)],
+            [self._worker_spec(number) for number in numbers],
+            [self._spec("router", self._router)],
+            [self._spec("registry", self._registry)],
+        ]
+
+    def _spec(self, name: str, prepare: Any, *, gate: bool = False) -> ChildSpec:
+        async def router_serves() -> None:
+            # An Envoy whose first connect to the router fails would try again only after its own back-off.
+            await wait_serving(self.services.router)
+
+        log = self.state.logs / f"{name}.log"
+        return ChildSpec(name, prepare, log, router_serves if gate else None)
+
+    def _worker_spec(self, number: int) -> ChildSpec:
+        def prepare(start: int) -> Start:
+            socket = self.state.sockets / f"worker-{number}-{start}.sock"
+            variables = {"worker_address": f"unix:{socket}", "pool": self.settings.pool}
+            return self._python("worker", variables, (socket,))
+
+        return self._spec(f"worker-{number}", prepare)
+
+    def _registry(self, _start: int) -> Start:
+        return self._python("registry", {})
+
+    def _router(self, _start: int) -> Start:
+        return self._python("router", {})
+
+    def _python(
+        self, service: str, variables: dict[str, str], sockets: tuple[Path, ...] = ()
+    ) -> Start:
+        metrics = f"127.0.0.1:{free_port()}"
+        environment = environment_for_children(
+            **service_variables(self.services, self.state.path),
+            **variables,
+            metrics_address=metrics,
+            drain_seconds=f"{self.settings.drain_seconds:g}",
+            log_style="json",
+            log_level=self.settings.log_level,
+        )
+        command = (sys.executable, "-m", f"services.{service}")
+        return Start(command, environment, metrics, sockets=sockets)
+
+    def _envoy(self, _start: int) -> Start:
+        self.admin = Address(host="127.0.0.1", port=free_port())
+        bootstrap = self.state.run / "envoy.yaml"
+        envoy.render_bootstrap(bootstrap, self._bootstrap_values())
+        command = envoy.arguments(bootstrap, cores())
+        environment = {**environment_for_children(), "TZ": "UTC"}
+        return Start(command, environment, str(self.admin), "/stats/prometheus")
+
+    def _bootstrap_values(self) -> dict[str, str]:
+        """Values of the placeholders that deploy/envoy/bootstrap.yaml lists at its top."""
+        router = addresses.parse(self.services.router)
+        heap = min(_ENVOY_HEAP, psutil.virtual_memory().total // 2)
+        return {
+            "node_id": json.dumps(f"edge-{os.getpid()}"),
+            "admin_address": envoy.address_value(self.admin or Address()),
+            "router_address": envoy.address_value(router),
+            "max_heap_bytes": str(heap),
+        }
+
+
+def service_variables(services: Services, state_dir: Path) -> dict[str, str]:
+    """Settings by which a service finds the others."""
+    return {
+        "registry_address": services.registry,
+        "discovery_address": services.registry,
+        "router_address": services.router,
+        "edge_address": services.edge,
+        "state_dir": str(state_dir),
+    }
+
+
+def metrics_targets(children: list[Child]) -> list[dict[str, Any]]:
+    """Where the running children tell their metrics, in the format of Prometheus's file_sd."""
+    targets = []
+    for child in children:
+        start = child.start
+        if child.pid is None or start is None or not start.metrics_address:
+            continue
+        labels = {"service": child.spec.name.partition("-")[0], "process": child.spec.name}
+        if start.metrics_path != "/metrics":
+            labels["__metrics_path__"] = start.metrics_path
+        targets.append({"targets": [start.metrics_address], "labels": labels})
+    return targets

@@ -1,0 +1,150 @@
+"""Pushing a version: declared, uploaded, finished; taken up again if it was begun before."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import grpc
+from inferplane.registry.v1 import model_pb2, model_service_pb2
+
+from services.cli.adapters.edge import CALL_SECONDS, FINISH_SECONDS, Edge, pages
+from services.cli.adapters.local_file import LocalFile
+from services.cli.adapters.transfer import upload
+from services.cli.domain.reference import next_version
+from services.cli.ports.report import Report
+from services.rpc import names
+from services.rpc.names import ModelName, VersionName
+
+_PAGE = 1000
+_NUMBERING_TRIES = 5  # others may push to the same model at the same time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushOrder:
+    """What is to be pushed."""
+
+    model: str
+    version: str | None  # None: the next whole number
+    description: str | None
+    tags: Mapping[str, str]  # of the model, added to what it has
+    lineage: Mapping[str, str]
+    max_batch_size: int  # 0: the worker's default
+    max_queue_delay_us: int
+
+
+async def push(
+    edge: Edge, order: PushOrder, files: Sequence[LocalFile], report: Report
+) -> model_pb2.ModelVersion:
+    """Make a READY version of `files`; doing it again changes nothing and takes up what was left."""
+    version = await _declare(edge, order, files)
+    name = names.parse_version("name", version.name)
+    if version.state == model_pb2.VERSION_STATE_READY:
+        report.say(f"{name.short} is there already, with the same files")
+    else:
+        await upload(edge, version.name, files, report)
+        finish = model_service_pb2.FinishModelVersionRequest(name=version.name)
+        finished = await edge.models.FinishModelVersion(finish, timeout=FINISH_SECONDS)
+        version = finished.model_version
+    if order.description is not None or order.tags:
+        await _describe(edge, order)
+    return version
+
+
+async def _declare(
+    edge: Edge, order: PushOrder, files: Sequence[LocalFile]
+) -> model_pb2.ModelVersion:
+    """The version that these files belong to, created if need be."""
+    wanted = model_pb2.ModelVersion(
+        format=model_pb2.FORMAT_ONNX,
+        files=[
+            model_pb2.ArtifactFile(path=f.path, size_bytes=f.size, sha256=f.sha256) for f in files
+        ],
+        settings=model_pb2.VersionSettings(
+            max_batch_size=order.max_batch_size, max_queue_delay_us=order.max_queue_delay_us
+        ),
+        lineage=order.lineage,
+    )
+    if order.version is not None:
+        return await _create(edge, VersionName(order.model, order.version), wanted)
+    for attempt in range(1, _NUMBERING_TRIES + 1):
+        there = await list_versions(edge, order.model)
+        for version in reversed(there):
+            if version.state == model_pb2.VERSION_STATE_UPLOADING and _same(version, wanted):
+                return version
+        number = next_version(names.parse_version("name", v.name).version for v in there)
+        try:
+            return await _create(edge, VersionName(order.model, number), wanted)
+        except grpc.aio.AioRpcError as error:
+            taken = error.code() is grpc.StatusCode.ALREADY_EXISTS
+            if not taken or attempt == _NUMBERING_TRIES:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _create(
+    edge: Edge, name: VersionName, wanted: model_pb2.ModelVersion
+) -> model_pb2.ModelVersion:
+    request = model_service_pb2.CreateModelVersionRequest(
+        parent=str(name.parent), version_id=name.version, model_version=wanted
+    )
+    try:
+        response = await edge.models.CreateModelVersion(request, timeout=CALL_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.ALREADY_EXISTS:
+            raise
+        there = await get_version(edge, name)
+        if there.state != model_pb2.VERSION_STATE_READY or not _same(there, wanted):
+            raise
+        return there
+    return response.model_version
+
+
+def _same(there: model_pb2.ModelVersion, wanted: model_pb2.ModelVersion) -> bool:
+    def listed(version: model_pb2.ModelVersion) -> list[tuple[str, int, str]]:
+        return sorted((f.path, f.size_bytes, f.sha256) for f in version.files)
+
+    return listed(there) == listed(wanted)
+
+
+async def _describe(edge: Edge, order: PushOrder) -> None:
+    """Write description and tags onto the model; the etag keeps what others write meanwhile."""
+    name = str(ModelName(order.model))
+    got = await edge.models.GetModel(
+        model_service_pb2.GetModelRequest(name=name), timeout=CALL_SECONDS
+    )
+    model = got.model
+    if order.description is not None:
+        model.description = order.description
+    model.tags.update(order.tags)
+    await edge.models.UpdateModel(
+        model_service_pb2.UpdateModelRequest(model=model), timeout=CALL_SECONDS
+    )
+
+
+async def get_version(edge: Edge, name: VersionName) -> model_pb2.ModelVersion:
+    """One version."""
+    request = model_service_pb2.GetModelVersionRequest(name=str(name))
+    response = await edge.models.GetModelVersion(request, timeout=CALL_SECONDS)
+    return response.model_version
+
+
+async def list_versions(edge: Edge, model: str) -> list[model_pb2.ModelVersion]:
+    """All versions of a model (`-`: of all models), oldest first; none if the model does not exist."""
+
+    def page(
+        token: str,
+    ) -> grpc.aio.UnaryUnaryCall[
+        model_service_pb2.ListModelVersionsRequest, model_service_pb2.ListModelVersionsResponse
+    ]:
+        return edge.models.ListModelVersions(
+            model_service_pb2.ListModelVersionsRequest(
+                parent=f"models/{model}", page_size=_PAGE, page_token=token
+            ),
+            timeout=CALL_SECONDS,
+        )
+
+    try:
+        return await pages(page, lambda response: list(response.model_versions))
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.NOT_FOUND:
+            return []
+        raise

@@ -1,0 +1,84 @@
+"""Waits until services answer: by their own health, and through the edge as any client would."""
+
+import grpc
+import tenacity
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from inferplane.discovery.v1 import discovery_service_pb2, discovery_service_pb2_grpc
+from inferplane.registry.v1 import endpoint_service_pb2, endpoint_service_pb2_grpc
+
+_QUICK_RECONNECT = [
+    # A service that starts is ready any moment; grpc's own back-off would add up to seconds.
+    ("grpc.initial_reconnect_backoff_ms", 20),
+    ("grpc.min_reconnect_backoff_ms", 20),
+    ("grpc.max_reconnect_backoff_ms", 100),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+_PASSING = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.UNIMPLEMENTED,  # Envoy before its first routes
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.CANCELLED,
+    }
+)
+
+
+class _NotYetError(Exception):
+    """An answer came, and it is not yet the one that is waited for."""
+
+
+def _passes(error: BaseException) -> bool:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.code() in _PASSING
+    return isinstance(error, _NotYetError)
+
+
+def _attempts() -> tenacity.AsyncRetrying:
+    return tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception(_passes), wait=tenacity.wait_fixed(0.05), reraise=True
+    )
+
+
+async def wait_serving(address: str) -> None:
+    """Return once the gRPC server at `address` reports SERVING."""
+    async with grpc.aio.insecure_channel(address, options=_QUICK_RECONNECT) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        async for attempt in _attempts():
+            with attempt:
+                watch = stub.Watch(health_pb2.HealthCheckRequest(), wait_for_ready=True)
+                async for response in watch:
+                    if response.status == health_pb2.HealthCheckResponse.SERVING:
+                        watch.cancel()
+                        return
+                raise _NotYetError
+
+
+async def wait_edge(address: str, workers: int) -> None:
+    """Return once the registry answers through the edge and so many workers are alive."""
+    async with grpc.aio.insecure_channel(address, options=_QUICK_RECONNECT) as channel:
+        endpoints = endpoint_service_pb2_grpc.EndpointServiceStub(channel)
+        discovery = discovery_service_pb2_grpc.DiscoveryServiceStub(channel)
+        async for attempt in _attempts():
+            with attempt:
+                await endpoints.ListEndpoints(
+                    endpoint_service_pb2.ListEndpointsRequest(page_size=1),
+                    timeout=2,
+                    wait_for_ready=True,
+                )
+        async for attempt in _attempts():
+            with attempt:
+                await _wait_workers(discovery, workers)
+
+
+async def _wait_workers(
+    discovery: "discovery_service_pb2_grpc.DiscoveryServiceAsyncStub", workers: int
+) -> None:
+    watch = discovery.WatchWorkers(discovery_service_pb2.WatchWorkersRequest())
+    async for response in watch:
+        if len(response.workers) >= workers:
+            watch.cancel()
+            return
+    raise _NotYetError

@@ -1,0 +1,203 @@
+"""The state directory of one `up`: where things lie in it, who holds it, what a dead holder left running."""
+
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import psutil
+
+from services.cli.domain.exit_code import StartError
+from services.rpc.errors import UnavailableError
+
+_LONGEST_SOCKET_PATH = 107  # bytes; sockaddr_un.sun_path less its NUL (unix(7))
+_LONGEST_SOCKET_NAME = len("/worker-00-0000000000.sock")
+_SAME_START = 0.5  # seconds; two readings of one process's start time agree within this
+
+
+def default_path() -> Path:
+    """Where state lies unless told otherwise."""
+    return platformdirs.user_state_path("inferplane")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProcess:
+    """A process as it is written down: its pid alone could be somebody else's by now."""
+
+    name: str
+    pid: int
+    started: float  # seconds since 1970, as psutil tells
+
+    @classmethod
+    def of(cls, name: str, pid: int) -> "RunningProcess | None":
+        """What is to be written down of a process; None if it has ended."""
+        try:
+            return cls(name, pid, psutil.Process(pid).create_time())
+        except psutil.NoSuchProcess:
+            return None
+
+    def find(self) -> psutil.Process | None:
+        """The process, if it still is the same one."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started) < _SAME_START
+            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.NoSuchProcess:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Addresses of a running `up`, for whoever joins it from this machine."""
+
+    registry: str
+    router: str
+    edge: str
+
+
+class StateDirectory:
+    """Paths below one state directory, and the records of what runs on it."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is touched yet."""
+        self.path = path.expanduser().absolute()
+        self.logs = self.path / "logs"
+        self.run = self.path / "run"
+        self._lock = self.path / "lock"
+        self._processes = self.run / "processes.json"
+        self._services = self.run / "services.json"
+        self._targets = self.run / "metrics-targets.json"
+
+    def prepare(self) -> None:
+        """Make the folders; what runs is private to this user."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.logs.mkdir(exist_ok=True)
+        _private_folder(self.run)
+        _private_folder(self.sockets)
+
+    @property
+    def sockets(self) -> Path:
+        """Folder of the unix sockets: `run`, or a short one where `run` is too long for a socket's path."""
+        if len(os.fsencode(self.run)) + _LONGEST_SOCKET_NAME <= _LONGEST_SOCKET_PATH:
+            return self.run
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"inferplane-{os.getuid()}-{digest}"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the directory; StartError tells who holds it already."""
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise self._already_held() from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _already_held(self) -> StartError:
+        holder = self.supervisor()
+        who = f"process {holder.pid}" if holder else "another process"
+        return StartError(
+            f"inferplane is running on {self.path} already: {who} holds it."
+            " Stop it with: inferplane down, or choose another --state-dir",
+            reason="ALREADY_RUNNING",
+            metadata={"state_dir": str(self.path), "pid": str(holder.pid if holder else "")},
+        )
+
+    def is_held(self) -> bool:
+        """Whether an `up` holds the directory now."""
+        try:
+            with self.held():
+                return False
+        except StartError:
+            return True
+        except FileNotFoundError:
+            return False
+
+    def write_processes(self, processes: Sequence[RunningProcess]) -> None:
+        """Write down what runs; the first is the supervisor."""
+        _write_json(self._processes, [asdict(process) for process in processes])
+
+    def processes(self) -> list[RunningProcess]:
+        """What was written down, alive or not."""
+        return [RunningProcess(**record) for record in _read_json(self._processes) or []]
+
+    def supervisor(self) -> RunningProcess | None:
+        """The supervisor that was written down, if it lives."""
+        return next((p for p in self.processes()[:1] if p.find()), None)
+
+    def write_services(self, services: Services) -> None:
+        """Write down where the services are."""
+        _write_json(self._services, asdict(services))
+
+    def services(self) -> Services:
+        """Where the services of the running `up` are; UnavailableError if none runs."""
+        record = _read_json(self._services)
+        if record is None or not self.is_held():
+            raise UnavailableError(
+                f"nothing runs on {self.path}; start it with: inferplane up",
+                reason="NOT_RUNNING",
+                metadata={"state_dir": str(self.path)},
+            )
+        return Services(**record)
+
+    def write_metrics_targets(self, targets: Sequence[dict[str, Any]]) -> None:
+        """Write what Prometheus is to scrape, in the format of its file_sd."""
+        _write_json(self._targets, list(targets))
+
+    def forget_run(self) -> None:
+        """Remove the records of a run that is over, and its sockets."""
+        for path in (self._processes, self._services, self._targets, self.run / "envoy.yaml"):
+            path.unlink(missing_ok=True)
+        for socket in self.sockets.glob("*.sock"):
+            socket.unlink(missing_ok=True)
+
+    def end_leftovers(self) -> list[RunningProcess]:
+        """End what a dead supervisor left running; only for the holder. Returns what was ended."""
+        ended = []
+        for record in self.processes():
+            process = record.find()
+            if process is None or record.pid == os.getpid():
+                continue
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(record.pid, signal.SIGKILL)
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+                process.wait(5)
+            ended.append(record)
+        return ended
+
+
+def _private_folder(path: Path) -> None:
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise StartError(
+            f"{path} exists and is not a folder of this user; remove it", reason="RUN_DIR_FOREIGN"
+        )
+    path.chmod(0o700)
+
+
+def _write_json(path: Path, value: object) -> None:
+    """Replace the file at once, so that a reader never sees half of it."""
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(json.dumps(value, indent=1))
+    partial.replace(path)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None

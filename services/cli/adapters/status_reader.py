@@ -1,0 +1,101 @@
+"""Reads what `status` shows, through the edge: endpoints, placements, workers, the router's view, and rates."""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+from inferplane.discovery.v1 import discovery_service_pb2, worker_pb2
+from inferplane.registry.v1 import placement_pb2
+from inferplane.router.v1 import router_service_pb2
+
+from services.cli.adapters.deployment import list_placements
+from services.cli.adapters.edge import NOT_LISTENING, Edge, to_error
+from services.cli.adapters.terminal import as_dict
+from services.cli.domain.rates import Rate, RateWindow, Totals
+
+T = TypeVar("T")
+_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One look at the mesh; what could not be read is empty, and `problems` says why."""
+
+    router: router_service_pb2.GetStatusResponse
+    placements: list[placement_pb2.Placement]
+    workers: list[worker_pb2.Worker]
+    rates: dict[str, Rate]  # by version's resource name
+    problems: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The look as JSON."""
+        router = as_dict(self.router)
+        return {
+            "endpoints": router.pop("endpoints"),
+            "placements": [as_dict(placement) for placement in self.placements],
+            "workers": [as_dict(worker) for worker in self.workers],
+            "router": router,
+            "rates": {
+                version: {
+                    "calls_per_second": rate.calls_per_second,
+                    "errors_per_second": rate.errors_per_second,
+                    "mean_ms": rate.mean_ms,
+                }
+                for version, rate in sorted(self.rates.items())
+            },
+            "problems": self.problems,
+        }
+
+
+class StatusReader:
+    """Looks again and again, and derives rates from what workers have counted between looks."""
+
+    def __init__(self, edge: Edge) -> None:
+        """Nothing is read yet."""
+        self._edge = edge
+        self._window = RateWindow()
+        self._problems: list[str] = []
+
+    async def read(self) -> Status:
+        """One look; raises only if nothing listens at the edge."""
+        self._problems = []
+        edge = self._edge
+        status = router_service_pb2.GetStatusResponse()
+        workers = discovery_service_pb2.ListWorkersResponse()
+        router, listed, placements = await asyncio.gather(
+            self._part("router", edge.router.GetStatus(_STATUS, timeout=_SECONDS), status),
+            self._part("workers", edge.discovery.ListWorkers(_WORKERS, timeout=_SECONDS), workers),
+            self._part("placements", list_placements(edge), []),
+        )
+        self._window.add(time.monotonic(), _sample(listed.workers))
+        return Status(
+            router, placements, list(listed.workers), self._window.rates(), self._problems
+        )
+
+    async def _part(self, what: str, work: Awaitable[T], absent: T) -> T:
+        try:
+            return await work
+        except grpc.aio.AioRpcError as error:
+            failure = to_error(error, self._edge.address)
+            if failure.reason == NOT_LISTENING:
+                raise failure from error
+            self._problems.append(f"{what} can't be read: {failure.message}")
+            return absent
+
+
+_STATUS = router_service_pb2.GetStatusRequest()
+_WORKERS = discovery_service_pb2.ListWorkersRequest()
+
+
+def _sample(workers: Any) -> dict[tuple[str, str], Totals]:
+    sample = {}
+    for worker in workers:
+        for held in worker.versions:
+            counted = held.counters
+            sample[worker.name, held.version] = Totals(
+                counted.succeeded, counted.failed + counted.rejected, counted.duration_us
+            )
+    return sample

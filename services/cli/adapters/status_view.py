@@ -1,0 +1,154 @@
+"""What `status` shows on a terminal."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from inferplane.discovery.v1 import worker_pb2
+from inferplane.registry.v1 import placement_pb2
+from inferplane.router.v1 import router_service_pb2
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from services.cli.adapters.deployment import state_word
+from services.cli.adapters.status_reader import Status
+from services.cli.domain.rates import Rate
+from services.cli.domain.split import short
+
+_STYLES = {"ready": "green", "failed": "bold red", "draining": "yellow", "no worker": "yellow"}
+_NONE = "–"
+
+
+def render(status: Status) -> RenderableType:
+    """All tables below each other; trouble first."""
+    parts: list[RenderableType] = [Text(text, style="bold red") for text in status.problems]
+    parts += _router_lines(status.router)
+    parts += [
+        _endpoints(status),
+        _versions(status.placements),
+        _workers(status.workers),
+    ]
+    return Group(*parts)
+
+
+def _table(title: str, headers: Iterable[str]) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        expand=False,
+    )
+    for header in headers:
+        right = header in {"SHARE", "NOW", "READY", "CALLS/S", "ERRORS/S", "MEAN", "IN FLIGHT"}
+        table.add_column(header, justify="right" if right else "left", header_style="dim")
+    return table
+
+
+def _endpoints(status: Status) -> RenderableType:
+    headers = ("", "TARGET", "VERSION", "SHARE", "NOW", "READY", "CALLS/S", "ERRORS/S", "MEAN")
+    table = _table("Endpoints (rates are those of the version)", headers)
+    for endpoint in status.router.endpoints:
+        name = Text(short(endpoint.name), style="bold")
+        for target in endpoint.targets:
+            table.add_row(name, *_target_cells(target, status.rates.get(target.version)))
+            name = Text("")
+        if endpoint.mirror_version:
+            mirrored = [Text("mirror"), Text(short(endpoint.mirror_version))]
+            table.add_row(Text(""), *mirrored, *[Text("")] * 3)
+    if not status.router.endpoints:
+        return Text("no endpoints; inferplane deploy MODEL@VERSION makes one", style="dim")
+    return table
+
+
+def _target_cells(target: router_service_pb2.TargetStatus, rate: Rate | None) -> list[Text]:
+    moved = abs(target.declared_share - target.effective_share) > 1e-9
+    return [
+        Text(short(target.target)),
+        Text(short(target.version)),
+        Text(f"{target.declared_share * 100:.4g} %"),
+        Text(f"{target.effective_share * 100:.4g} %", style="yellow" if moved else ""),
+        Text(str(target.ready_workers), style="" if target.ready_workers else "bold red"),
+        *_rate_cells(rate),
+    ]
+
+
+def _rate_cells(rate: Rate | None) -> list[Text]:
+    if rate is None:
+        return [Text(_NONE)] * 3
+    return [
+        Text(f"{rate.calls_per_second:.1f}"),
+        Text(f"{rate.errors_per_second:.1f}", style="bold red" if rate.errors_per_second else ""),
+        Text(_NONE if rate.mean_ms is None else f"{rate.mean_ms:.2f} ms"),
+    ]
+
+
+def _versions(placements: list[placement_pb2.Placement]) -> RenderableType:
+    table = _table("Versions", ("", "POOL", "STATE", "READY", "REASON"))
+    for placement in placements:
+        status = placement.status
+        words = sorted({state_word(worker.state) for worker in status.workers}) or ["no worker"]
+        reasons = sorted({worker.reason for worker in status.workers if worker.reason})
+        state = Text(", ").join(Text(word, style=_STYLES.get(word, "")) for word in words)
+        table.add_row(
+            Text(short(placement.version)),
+            Text(placement.name.split("/")[1]),
+            state,
+            Text(f"{status.ready_workers}/{status.live_workers}"),
+            Text("; ".join(reasons), style="red"),
+        )
+    return table if placements else Text("no version is placed", style="dim")
+
+
+def _workers(workers: list[worker_pb2.Worker]) -> RenderableType:
+    table = _table("Workers", ("", "POOL", "STATE", "IN FLIGHT", "VERSIONS", "AGE", "ADDRESS"))
+    for worker in workers:
+        state = "draining" if worker.draining else "live"
+        held = [f"{short(v.version)} {state_word(v.state)}" for v in worker.versions]
+        table.add_row(
+            Text(short(worker.name)),
+            Text(worker.pool),
+            Text(state, style=_STYLES.get(state, "")),
+            Text(str(worker.in_flight)),
+            Text(", ".join(held)),
+            Text(age(worker, datetime.now(UTC))),
+            Text(worker.address),
+        )
+    return table if workers else Text("no worker is live; inferplane worker runs one", style="red")
+
+
+def age(worker: worker_pb2.Worker, now: datetime) -> str:
+    """How long a worker runs, in its two largest units."""
+    if not worker.HasField("start_time"):
+        return ""
+    seconds = max(0, int(now.timestamp() - worker.start_time.seconds))
+    days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days}d{hours}h"
+    if hours:
+        return f"{hours}h{minutes}m"
+    return f"{minutes}m{seconds % 60}s" if minutes else f"{seconds}s"
+
+
+def _router_lines(router: router_service_pb2.GetStatusResponse) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    if router.refused_snapshot:
+        text = f"the newest topology is not published: {router.refused_snapshot}"
+        lines.append(Text(text, style="bold red"))
+    for name, connected in (
+        ("registry", router.registry_connected),
+        ("discovery", router.discovery_connected),
+    ):
+        if router.snapshot_version and not connected:
+            lines.append(Text(f"the router has lost the {name}", style="yellow"))
+    for envoy in router.envoys:
+        sync = Text("in sync", "green") if envoy.in_sync else Text("not in sync", "bold red")
+        nacks = f", {envoy.nack_count} refused" if envoy.nack_count else ""
+        lines.append(Text.assemble("Envoy ", envoy.node_id, " ", sync, nacks))
+        if envoy.nack_count and envoy.HasField("last_nack"):
+            nack = envoy.last_nack
+            kind = nack.type_url.rpartition(".")[2]
+            at = nack.time.ToDatetime(UTC).astimezone().strftime("%H:%M:%S")
+            lines.append(Text(f"  last refusal ({kind}, {at}): {nack.message}", style="red"))
+    return lines

@@ -1,0 +1,149 @@
+"""What tables show of resources."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from inferplane.registry.v1 import endpoint_pb2, model_pb2
+
+from services.cli.adapters.catalog import WholeModel
+from services.cli.adapters.rollout import split_of
+from services.cli.domain.split import short
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def when(stamp: Timestamp) -> str:
+    """A time as people here read it; empty if unset."""
+    if not stamp.seconds:
+        return ""
+    return datetime.fromtimestamp(stamp.seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def size(count: int) -> str:
+    """A number of bytes with a fitting unit."""
+    value = float(count)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("the last unit fits everything")
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(pairs))
+
+
+def _tensors(specs: Iterable[model_pb2.TensorSpec]) -> str:
+    def shape(spec: model_pb2.TensorSpec) -> str:
+        return ", ".join("?" if size < 0 else str(size) for size in spec.shape)
+
+    return ", ".join(f"{spec.name} {spec.datatype}[{shape(spec)}]" for spec in specs)
+
+
+def _state(version: model_pb2.ModelVersion) -> str:
+    name = model_pb2.VersionState.Name(version.state)
+    return name.removeprefix("VERSION_STATE_").lower()
+
+
+def models(
+    versions: Iterable[model_pb2.ModelVersion],
+) -> list[tuple[str, Callable[[model_pb2.Model], str]]]:
+    """Columns of models, with what versions each has."""
+    of_model: dict[str, list[str]] = defaultdict(list)
+    for version in versions:
+        model, _, number = version.name.rpartition("/versions/")
+        of_model[model].append(number)
+    return [
+        ("NAME", lambda model: short(model.name)),
+        ("VERSIONS", lambda model: ", ".join(of_model[model.name])),
+        ("DESCRIPTION", lambda model: model.description),
+        ("TAGS", lambda model: _pairs(model.tags.items())),
+        ("CREATED", lambda model: when(model.create_time)),
+    ]
+
+
+VERSIONS: list[tuple[str, Callable[[model_pb2.ModelVersion], str]]] = [
+    ("VERSION", lambda version: short(version.name)),
+    ("STATE", _state),
+    ("SIZE", lambda version: size(version.size_bytes)),
+    ("INPUTS", lambda version: _tensors(version.inputs)),
+    ("OUTPUTS", lambda version: _tensors(version.outputs)),
+    ("DIGEST", lambda version: version.digest[:12]),
+    ("CREATED", lambda version: when(version.create_time)),
+]
+
+ALIASES: list[tuple[str, Callable[[model_pb2.Alias], str]]] = [
+    ("ALIAS", lambda alias: short(alias.name)),
+    ("VERSION", lambda alias: short(alias.version)),
+    ("MOVED", lambda alias: when(alias.update_time)),
+]
+
+ENDPOINTS: list[tuple[str, Callable[[endpoint_pb2.Endpoint], str]]] = [
+    ("NAME", lambda endpoint: short(endpoint.name)),
+    ("TRAFFIC", split_of),
+    ("MIRROR", lambda endpoint: _mirror(endpoint)),
+    ("STICKY", lambda endpoint: endpoint.sticky_header),
+    ("UPDATED", lambda endpoint: when(endpoint.update_time)),
+]
+
+
+def version_fields(version: model_pb2.ModelVersion) -> dict[str, str]:
+    """One version."""
+    files = [f"{file.path} ({size(file.size_bytes)})" for file in version.files]
+    settings = version.settings
+    return {
+        "version": short(version.name),
+        "state": _state(version),
+        "digest": f"sha256:{version.digest}" if version.digest else "",
+        "files": ", ".join(files),
+        "inputs": _tensors(version.inputs),
+        "outputs": _tensors(version.outputs),
+        "max batch": str(settings.max_batch_size or ""),
+        "max queue": f"{settings.max_queue_delay_us} µs" if settings.max_queue_delay_us else "",
+        "lineage": _pairs(version.lineage.items()),
+        "created": when(version.create_time),
+    }
+
+
+def model_fields(whole: WholeModel) -> dict[str, str]:
+    """One model with its versions and aliases."""
+    model = whole.model
+    aliases = [(short(alias.name).partition("@")[2], alias) for alias in whole.aliases]
+    return {
+        "model": short(model.name),
+        "description": model.description,
+        "tags": _pairs(model.tags.items()),
+        "versions": ", ".join(f"{short(v.name)} {_state(v)}" for v in whole.versions),
+        "aliases": ", ".join(f"{name} → {short(alias.version)}" for name, alias in aliases),
+        "created": when(model.create_time),
+        "updated": when(model.update_time),
+    }
+
+
+def alias_fields(alias: model_pb2.Alias) -> dict[str, str]:
+    """One alias."""
+    return {"alias": short(alias.name), "version": short(alias.version)}
+
+
+def endpoint_fields(endpoint: endpoint_pb2.Endpoint) -> dict[str, str]:
+    """One endpoint with its policy."""
+    return {
+        "endpoint": short(endpoint.name),
+        "description": endpoint.description,
+        "traffic": split_of(endpoint),
+        "sticky": endpoint.sticky_header,
+        "mirror": _mirror(endpoint),
+        "timeout": f"{endpoint.timeout.ToTimedelta().total_seconds():g} s"
+        if endpoint.HasField("timeout")
+        else "",
+        "tags": _pairs(endpoint.tags.items()),
+        "updated": when(endpoint.update_time),
+    }
+
+
+def _mirror(endpoint: endpoint_pb2.Endpoint) -> str:
+    if not endpoint.HasField("mirror"):
+        return ""
+    return f"{endpoint.mirror.percent:g} % to {short(endpoint.mirror.target)}"

@@ -1,0 +1,194 @@
+"""Starting and stopping the mesh of this machine: in this process, or detached from the terminal."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from services.cli.adapters.launch import Launch, Ready
+from services.cli.adapters.mesh import MeshSettings, cores
+from services.cli.adapters.narrator import Narrator
+from services.cli.adapters.state_directory import StateDirectory
+from services.cli.domain.exit_code import StartError, UsageError
+from services.cli.drivers.log_file import LogFile
+from services.rpc import address as addresses
+from services.rpc import names
+from services.rpc.address import Address, free_port
+from services.rpc.errors import DeadlineExceededError
+
+_DEFAULT_EDGE = "127.0.0.1:8080"
+_LAST_LINES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOrder:
+    """What `up` was asked for."""
+
+    state: StateDirectory
+    edge: Address
+    workers: int | None  # None: by cores
+    pool: str
+    drain_seconds: float
+    ready_seconds: float
+    log_level: str
+    verbose: bool
+    ready_fd: int | None  # where the detached process tells how its start went
+
+    @property
+    def mesh(self) -> MeshSettings:
+        """The mesh that is to run."""
+        workers = min(2, cores()) if self.workers is None else self.workers
+        return MeshSettings(
+            edge=self.edge,
+            workers=workers,
+            pool=self.pool,
+            drain_seconds=self.drain_seconds,
+            log_level=self.log_level,
+        )
+
+
+def edge_of(address: str, port: int | None) -> Address:
+    """The edge's address, with another port if one is given; port 0 becomes a free one."""
+    edge = addresses.parse(address, "--edge-address")
+    if edge.path is not None:
+        raise UsageError(f"--edge-address {address}: allowed: HOST:PORT")
+    if port is not None:
+        edge = Address(host=edge.host, port=port)
+    return edge if edge.port else Address(host=edge.host, port=free_port(edge.host))
+
+
+def run_here(order: UpOrder) -> None:
+    """Run the mesh until it is asked to end."""
+    names.check_id("--pool", order.pool)
+    narrator = Narrator(verbose=order.verbose)
+    narrator.begin()
+
+    def on_ready(ready: Ready) -> None:
+        for line in summary(ready, order):
+            narrator.say(line)
+        if order.ready_fd is not None:
+            _tell(order.ready_fd, {"seconds": ready.seconds})
+
+    try:
+        Launch(order.state, order.mesh, narrator, on_ready, order.ready_seconds).run()
+        narrator.say("stopped")
+    except StartError as error:
+        if order.ready_fd is not None:
+            _tell(order.ready_fd, {"error": error.message, "reason": error.reason})
+        raise
+    finally:
+        narrator.end()
+
+
+def summary(ready: Ready, order: UpOrder) -> list[str]:
+    """What is listening, and what to do next."""
+    workers = f"{ready.workers} in pool {ready.pool}"
+    lines = [
+        f"inferplane answers after {ready.seconds:.1f} s",
+        f"  edge     {ready.edge} (gRPC and REST)",
+        f"  workers  {workers}",
+        f"  state    {order.state.path}",
+        "next:",
+    ]
+    if ready.edge != _DEFAULT_EDGE:
+        lines.append(f"  export INFERPLANE_ADDRESS={ready.edge}")
+    lines += [
+        "  inferplane models push NAME PATH      upload an ONNX model",
+        "  inferplane deploy NAME@1              serve it",
+        "  inferplane status                     watch it",
+    ]
+    stop = "inferplane down stops it" if order.ready_fd is not None else "Ctrl-C stops it"
+    return [*lines, stop]
+
+
+def _tell(descriptor: int, value: dict[str, Any]) -> None:
+    with os.fdopen(descriptor, "w") as pipe:
+        pipe.write(json.dumps(value))
+
+
+def run_detached(order: UpOrder) -> None:
+    """Start the mesh in a session of its own; returns when it answers, StartError if it does not."""
+    order.state.prepare()
+    log = order.state.logs / "supervisor.log"
+    opened = LogFile(log)
+    opened.open()  # moves a large one aside
+    opened.close()
+    reading, writing = os.pipe()
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            _command(order, writing),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+    os.close(writing)
+    try:
+        with os.fdopen(reading) as pipe:
+            told = pipe.read()  # ends when it has told, or has died
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+    if not told:
+        end = "\n".join(_tail(log))
+        raise StartError(f"it ended before it answered; the end of {log}:\n{end}")
+    value = json.loads(told)
+    if "error" in value:
+        process.wait()
+        raise StartError(value["error"], reason=value["reason"])
+    process.returncode = 0  # it goes on; nothing here waits for it
+    ready = Ready(value["seconds"], str(order.edge), order.mesh.workers, order.pool)
+    told_order = UpOrder(**{**_fields(order), "ready_fd": 0})
+    sys.stderr.write("\n".join(summary(ready, told_order)) + "\n")
+
+
+def _fields(order: UpOrder) -> dict[str, Any]:
+    return {name: getattr(order, name) for name in UpOrder.__dataclass_fields__}
+
+
+def _command(order: UpOrder, ready_fd: int) -> list[str]:
+    options = {
+        "--state-dir": order.state.path,
+        "--edge-address": order.edge,
+        "--workers": order.mesh.workers,
+        "--pool": order.pool,
+        "--drain-seconds": f"{order.drain_seconds:g}",
+        "--timeout": f"{order.ready_seconds:g}",
+        "--log-level": order.log_level,
+        "--ready-fd": ready_fd,
+    }
+    flat = [str(part) for pair in options.items() for part in pair]
+    verbose = ["--verbose"] if order.verbose else []
+    return [sys.executable, "-m", "services.cli", "up", *flat, *verbose]
+
+
+def _tail(path: Path) -> list[str]:
+    return path.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+
+
+def stop(state: StateDirectory, seconds: float) -> str:
+    """Stop the mesh of a state directory; tells what came of it."""
+    record = state.supervisor()
+    process = record.find() if record else None
+    if process is None or not state.is_held():
+        left = state.end_leftovers()
+        state.forget_run()
+        ended = f"; ended {len(left)} left-over processes" if left else ""
+        return f"nothing runs on {state.path}{ended}"
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(seconds)
+    except psutil.TimeoutExpired as error:
+        raise DeadlineExceededError(
+            f"process {process.pid} has not ended within {seconds:g} s; a second"
+            " inferplane down makes it end at once"
+        ) from error
+    return f"stopped the mesh on {state.path} (pid {process.pid})"

@@ -1,0 +1,32 @@
+"""Commands that need no mesh: version, demo."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from services.cli.commands.options import Format, OutputOption
+
+
+def version(*, output: OutputOption = Format.TABLE) -> None:
+    """Print the release."""
+    from services.cli.adapters.release import version as release
+
+    if output is Format.JSON:
+        sys.stdout.write(json.dumps({"version": release()}) + "\n")
+    else:
+        sys.stdout.write(f"inferplane {release()}\n")
+
+
+def demo(
+    *,
+    exit_: Annotated[
+        bool,
+        typer.Option("--exit", help="End when it is through; 0 only if every answer was right."),
+    ] = False,
+) -> None:
+    """Serve real models on this machine: train, push, deploy, call, split traffic and change it live."""
+    from services.cli.demo.command import demo as run
+
+    run(exit_=exit_)

@@ -1,0 +1,186 @@
+"""Commands on this machine's own mesh: up, down, worker, logs."""
+
+from typing import Annotated
+
+import typer
+
+from services.cli.commands.options import (
+    DEFAULT_ADDRESS,
+    Format,
+    OutputOption,
+    PoolOption,
+    StateDirOption,
+    state_directory,
+    terminal,
+)
+
+_DRAIN = typer.Option(
+    "--drain-seconds",
+    envvar="INFERPLANE_DRAIN_SECONDS",
+    metavar="SECONDS",
+    min=0,
+    help="What calls in flight get to finish when it stops.",
+)
+
+
+def up(
+    *,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            envvar="INFERPLANE_WORKERS",
+            min=0,
+            max=99,
+            help="How many workers.",
+            show_default="1 on one core, else 2",
+        ),
+    ] = None,
+    edge_address: Annotated[
+        str,
+        typer.Option(
+            "--edge-address",
+            envvar="INFERPLANE_EDGE_ADDRESS",
+            metavar="HOST:PORT",
+            help="Where clients call.",
+        ),
+    ] = DEFAULT_ADDRESS,
+    edge_port: Annotated[
+        int | None,
+        typer.Option(
+            "--edge-port",
+            "-p",
+            envvar="INFERPLANE_EDGE_PORT",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Another port at that address; 0: any free one.",
+            show_default="that of --edge-address",
+        ),
+    ] = None,
+    pool: PoolOption = "default",
+    state_dir: StateDirOption = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when it answers; it goes on running.")
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            envvar="INFERPLANE_VERBOSE",
+            help="Show all the services log, not only warnings.",
+        ),
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            envvar="INFERPLANE_UP_TIMEOUT",
+            metavar="SECONDS",
+            min=1,
+            help="Give up if the edge does not answer within this.",
+        ),
+    ] = 60,
+    drain_seconds: Annotated[float, _DRAIN] = 30,
+    log_level: Annotated[
+        str,
+        typer.Option("--log-level", envvar="INFERPLANE_LOG_LEVEL", help="Least level in the logs."),
+    ] = "info",
+    ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
+) -> None:
+    """Run a whole mesh on this machine: registry, router, Envoy and workers.
+
+    What dies is started again. Ctrl-C lets calls in flight finish and leaves no process behind.
+    """
+    from services.cli.adapters.upstart import UpOrder, edge_of, run_detached, run_here
+
+    order = UpOrder(
+        state=state_directory(state_dir),
+        edge=edge_of(edge_address, edge_port),
+        workers=workers,
+        pool=pool,
+        drain_seconds=drain_seconds,
+        ready_seconds=timeout,
+        log_level=log_level,
+        verbose=verbose,
+        ready_fd=ready_fd,
+    )
+    if detach:
+        run_detached(order)
+    else:
+        run_here(order)
+
+
+def down(
+    *,
+    state_dir: StateDirOption = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            envvar="INFERPLANE_DOWN_TIMEOUT",
+            metavar="SECONDS",
+            min=0,
+            help="Longest wait for it to end.",
+        ),
+    ] = 60,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Stop the mesh that `up` runs, and wait until it has ended."""
+    from services.cli.adapters.upstart import stop
+
+    terminal(output).say(stop(state_directory(state_dir), timeout))
+
+
+def worker(
+    *,
+    pool: PoolOption = "default",
+    state_dir: StateDirOption = None,
+    drain_seconds: Annotated[float, _DRAIN] = 30,
+    log_level: Annotated[
+        str,
+        typer.Option("--log-level", envvar="INFERPLANE_LOG_LEVEL", help="Least level to show."),
+    ] = "info",
+) -> None:
+    """Run one more worker in the foreground, joined to the mesh that runs on the state directory.
+
+    Ctrl-C drains it: routes move away from it first, then it ends.
+    """
+    from services.cli.adapters.extra_worker import become_worker
+
+    become_worker(
+        state_directory(state_dir), pool=pool, drain_seconds=drain_seconds, log_level=log_level
+    )
+
+
+def logs(
+    service: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SERVICE]…", help="registry, router, envoy, worker-1 …; worker: all workers."
+        ),
+    ] = None,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    lines: Annotated[
+        int,
+        typer.Option(
+            "--lines",
+            "-n",
+            envvar="INFERPLANE_LOG_LINES",
+            min=0,
+            help="How many of the last lines.",
+        ),
+    ] = 50,
+    raw: Annotated[bool, typer.Option("--raw", help="As the services wrote them.")] = False,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Show what the services of this machine's mesh logged, in the order of time."""
+    from services.cli.adapters.log_reader import LogReader
+
+    reader = LogReader(state_directory(state_dir), service or [], raw=raw)
+    reader.show(lines)
+    if follow:
+        reader.follow()

@@ -1,0 +1,218 @@
+"""Commands on models and their versions: push, pull, list, get, delete."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from services.cli.commands.options import (
+    DEFAULT_ADDRESS,
+    AddressOption,
+    Format,
+    OutputOption,
+    terminal,
+)
+
+if TYPE_CHECKING:
+    from inferplane.registry.v1 import model_pb2
+
+    from services.cli.adapters.edge import Edge
+    from services.cli.adapters.local_file import LocalFile
+    from services.cli.adapters.push import PushOrder
+    from services.cli.adapters.terminal import Terminal
+
+app = typer.Typer(no_args_is_help=True, help="Models and their versions.")
+
+_Reference = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="digits or digits@2.")]
+_Version = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="For example digits@2.")]
+
+
+@app.command()
+def push(
+    reference: _Reference,
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="ONNX file, or folder of one and its data files.")
+    ],
+    *,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="KEY=VALUE", help="Tag of the model.", show_default="none"),
+    ] = None,
+    lineage: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lineage", metavar="KEY=VALUE", help="Where it came from.", show_default="none"
+        ),
+    ] = None,
+    description: Annotated[
+        str | None, typer.Option(help="What the model does.", show_default="as it is")
+    ] = None,
+    max_batch_size: Annotated[
+        int,
+        typer.Option(
+            envvar="INFERPLANE_MAX_BATCH_SIZE",
+            min=0,
+            help="Most rows computed at once; 0: the worker's default; 1: no batching.",
+        ),
+    ] = 0,
+    max_queue_delay_us: Annotated[
+        int,
+        typer.Option(
+            envvar="INFERPLANE_MAX_QUEUE_DELAY_US",
+            min=0,
+            help="Longest wait for company, in microseconds.",
+        ),
+    ] = 0,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Upload a model version; the number after the highest one unless VERSION is given.
+
+    Goes on where an earlier push of the same files stopped.
+    """
+    from services.cli.adapters.edge import call
+    from services.cli.adapters.local_file import collect
+    from services.cli.adapters.push import PushOrder
+    from services.cli.domain.reference import parse_model_reference, parse_pairs
+
+    model, version = parse_model_reference(reference)
+    order = PushOrder(
+        model=model,
+        version=version,
+        description=description,
+        tags=parse_pairs("--tag", tag or []),
+        lineage=parse_pairs("--lineage", lineage or []),
+        max_batch_size=max_batch_size,
+        max_queue_delay_us=max_queue_delay_us,
+    )
+    out = terminal(output)
+    files = collect(path, out)
+    pushed = call(address, lambda edge: _push(edge, order, files, out))
+    _print_pushed(out, pushed)
+
+
+async def _push(
+    edge: "Edge", order: "PushOrder", files: "list[LocalFile]", out: "Terminal"
+) -> "model_pb2.ModelVersion":
+    import asyncio
+
+    from services.cli.adapters.push import push as push_files
+
+    try:
+        return await push_files(edge, order, files, out)
+    except asyncio.CancelledError:
+        out.finish()
+        out.say(
+            "interrupted; what arrived is kept for a while: the same command goes on from there"
+        )
+        raise
+    finally:
+        out.finish()
+
+
+def _print_pushed(out: "Terminal", pushed: "model_pb2.ModelVersion") -> None:
+    from services.cli.adapters.tables import version_fields
+    from services.cli.domain.split import short
+
+    out.resource(pushed, version_fields(pushed))
+    out.say(f"next: inferplane deploy {short(pushed.name)}")
+
+
+@app.command()
+def pull(
+    version: _Version,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where to.")],
+    *,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Download the files of a version, each verified by its digest; goes on where it stopped."""
+    from services.cli.adapters.edge import call
+    from services.cli.adapters.push import get_version
+    from services.cli.adapters.transfer import download
+    from services.cli.domain.reference import parse_version_reference
+
+    name = parse_version_reference(version)
+    out = terminal(output)
+
+    async def work(edge: "Edge") -> list[Path]:
+        try:
+            return await download(edge, await get_version(edge, name), folder, out)
+        finally:
+            out.finish()
+
+    paths = call(address, work)
+    if out.as_json:
+        out.json([str(path) for path in paths])
+    for path in paths:
+        out.result(str(path))
+
+
+@app.command("list")
+def list_(
+    model: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A model, to list its versions.")
+    ] = None,
+    *,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List models, or the versions of one model."""
+    from services.cli.adapters import catalog, tables
+    from services.cli.adapters.edge import call
+
+    out = terminal(output)
+    if model is not None:
+        name = model
+        versions = call(address, lambda edge: catalog.versions_of(edge, name))
+        out.resources(versions, tables.VERSIONS, f"{model} has no versions")
+        return
+    listed = call(address, catalog.models_and_versions)
+    out.resources(
+        listed.models, tables.models(listed.versions), "no models; inferplane models push NAME PATH"
+    )
+
+
+@app.command()
+def get(
+    reference: _Reference,
+    *,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show a model, or one version with its signature."""
+    from services.cli.adapters import catalog, tables
+    from services.cli.adapters.edge import call
+    from services.cli.adapters.push import get_version
+    from services.cli.domain.reference import parse_model_reference
+    from services.rpc.names import VersionName
+
+    model, version = parse_model_reference(reference)
+    out = terminal(output)
+    if version is not None:
+        name = VersionName(model, version)
+        found = call(address, lambda edge: get_version(edge, name))
+        out.resource(found, tables.version_fields(found))
+        return
+    whole = call(address, lambda edge: catalog.whole_model(edge, model))
+    out.resource(whole.model, tables.model_fields(whole))
+
+
+@app.command()
+def delete(
+    reference: _Reference,
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="With a model: its versions and aliases too.")
+    ] = False,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Delete a version, or a model. What is placed or served is refused."""
+    from services.cli.adapters import catalog
+    from services.cli.adapters.edge import call
+    from services.cli.domain.reference import parse_model_reference
+
+    model, version = parse_model_reference(reference)
+    call(address, lambda edge: catalog.delete(edge, model, version, force=force))
+    terminal(output).say(f"deleted {reference}")

@@ -1,0 +1,93 @@
+"""Options that several commands take; each shows its default and the name of its environment variable."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from services.cli.adapters.state_directory import StateDirectory
+    from services.cli.adapters.terminal import Terminal
+
+DEFAULT_ADDRESS = "127.0.0.1:8080"
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Invocation:
+    """What of the command line must be known when a command fails: given to typer as the context's object."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        """`as_json`: errors are printed as JSON."""
+        self.as_json = as_json
+
+
+def _remember(context: typer.Context, value: Format) -> Format:
+    if isinstance(context.obj, Invocation):
+        context.obj.as_json = value is Format.JSON
+    return value
+
+
+AddressOption = Annotated[
+    str,
+    typer.Option(
+        "--address",
+        "-a",
+        envvar="INFERPLANE_ADDRESS",
+        metavar="HOST:PORT",
+        help="The edge to call.",
+    ),
+]
+OutputOption = Annotated[
+    Format,
+    typer.Option(
+        "--output",
+        "-o",
+        envvar="INFERPLANE_OUTPUT",
+        help="A table for people, or JSON (also for errors).",
+        callback=_remember,
+        is_eager=True,
+    ),
+]
+StateDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        envvar="INFERPLANE_STATE_DIR",
+        metavar="DIR",
+        help="Where models, logs and sockets lie. One `up` per directory.",
+        show_default="the user's state directory",
+        file_okay=False,
+    ),
+]
+PoolOption = Annotated[
+    str,
+    typer.Option("--pool", envvar="INFERPLANE_POOL", metavar="POOL", help="Pool of workers."),
+]
+EndpointArgument = Annotated[
+    str, typer.Argument(metavar="ENDPOINT", help="Endpoint id: what clients call as model name.")
+]
+
+
+def terminal(output: Format) -> "Terminal":
+    """Where results go."""
+    from services.cli.adapters.terminal import Terminal
+
+    return Terminal(as_json=output is Format.JSON)
+
+
+def state_directory(path: Path | None) -> "StateDirectory":
+    """The state directory that was asked for, or the user's own."""
+    from services.cli.adapters.state_directory import StateDirectory, default_path
+
+    return StateDirectory(path or default_path())
+
+
+Registration = Callable[[typer.Typer], None]

@@ -1,0 +1,164 @@
+"""Commands that change or use what is served: deploy, undeploy, traffic, infer."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from services.cli.commands.options import (
+    DEFAULT_ADDRESS,
+    AddressOption,
+    EndpointArgument,
+    Format,
+    OutputOption,
+    PoolOption,
+    terminal,
+)
+
+if TYPE_CHECKING:
+    from services.cli.adapters.edge import Edge
+    from services.cli.adapters.rollout import RolledOut
+
+_Version = Annotated[str, typer.Argument(metavar="MODEL@VERSION", help="For example digits@2.")]
+
+traffic = typer.Typer(no_args_is_help=True, help="Traffic splits of endpoints.")
+
+
+def deploy(
+    version: _Version,
+    *,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", "-e", metavar="ENDPOINT", show_default="the model's id"),
+    ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            "--weight",
+            "-w",
+            metavar="PERCENT",
+            help="Share of the endpoint's traffic; the other versions keep their proportions in the rest.",
+            show_default="all of a new endpoint, none of an existing one",
+        ),
+    ] = None,
+    pool: PoolOption = "default",
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            envvar="INFERPLANE_DEPLOY_TIMEOUT",
+            metavar="SECONDS",
+            min=0,
+            help="Longest wait until a worker has it ready.",
+        ),
+    ] = 120,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Load a version on a pool's workers, wait until it is ready there, and give it traffic.
+
+    Traffic of an existing endpoint moves only with --weight, and never before the version is ready.
+    """
+    from services.cli.adapters.edge import call
+    from services.cli.adapters.rollout import Rollout, roll_out
+    from services.cli.domain.reference import parse_endpoint_reference, parse_version_reference
+
+    name = parse_version_reference(version)
+    rollout = Rollout(
+        version=name,
+        endpoint=parse_endpoint_reference(endpoint or name.model),
+        percent=weight,
+        pool=pool,
+        seconds=timeout,
+    )
+    out = terminal(output)
+
+    async def work(edge: "Edge") -> "RolledOut":
+        return await roll_out(edge, rollout, out)
+
+    done = call(address, work)
+    from services.cli.adapters import tables
+
+    out.resource(done.endpoint, tables.endpoint_fields(done.endpoint))
+    out.say(f"next: {done.hint}")
+
+
+def undeploy(
+    version: _Version,
+    *,
+    pool: Annotated[
+        str | None,
+        typer.Option("--pool", metavar="POOL", help="Only there.", show_default="every pool"),
+    ] = None,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Unload a version from workers; refused while an endpoint sends traffic to it."""
+    from services.cli.adapters.deployment import remove_placements
+    from services.cli.adapters.edge import call
+    from services.cli.domain.reference import parse_version_reference
+    from services.rpc.errors import NotFoundError
+
+    name = parse_version_reference(version)
+    pools = call(address, lambda edge: remove_placements(edge, name, pool))
+    if not pools:
+        raise NotFoundError(f"{name.short} is placed on no pool", reason="NOT_PLACED")
+    terminal(output).say(f"undeployed {name.short} from {', '.join(pools)}")
+
+
+@traffic.command("set")
+def set_(
+    endpoint: EndpointArgument,
+    split: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="V=WEIGHT…",
+            help="V is a version (2), an alias (champion) or MODEL@V; shares are weight / sum.",
+        ),
+    ],
+    *,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Replace an endpoint's traffic split by exactly this one; the rest of its policy stays."""
+    from services.cli.adapters import tables
+    from services.cli.adapters.edge import call
+    from services.cli.adapters.traffic import set_split
+    from services.cli.domain.reference import parse_endpoint_reference, parse_weighted_reference
+
+    name = parse_endpoint_reference(endpoint)
+    parts = [parse_weighted_reference(part) for part in split]
+    changed = call(address, lambda edge: set_split(edge, name, parts))
+    terminal(output).resource(changed, tables.endpoint_fields(changed))
+
+
+def infer(
+    endpoint: EndpointArgument,
+    *,
+    json: Annotated[
+        str, typer.Option("--json", "-j", metavar="FILE|-", help="The request's JSON body.")
+    ],
+    version: Annotated[
+        str | None,
+        typer.Option(
+            "--version",
+            metavar="VERSION",
+            help="Ask this version.",
+            show_default="by the traffic split",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", envvar="INFERPLANE_INFER_TIMEOUT", metavar="SECONDS", min=0.001),
+    ] = 60,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Send one request of the Open Inference Protocol (REST) and print the answer's JSON."""
+    from services.cli.adapters.inference import InferenceCall
+    from services.cli.adapters.inference import infer as send
+    from services.cli.commands.endpoints import read_text
+    from services.cli.domain.reference import parse_endpoint_reference
+
+    name = parse_endpoint_reference(endpoint)
+    call = InferenceCall(address, name, version, read_text(json).encode(), timeout)
+    terminal(output).json(send(call))

@@ -1,0 +1,1 @@
+"""What the command line's parts need from each other."""
