@@ -1,5 +1,6 @@
 """Generated code: that it is whole, and that what Envoy loads is in it."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,14 +51,16 @@ def test_a_missing_generator_is_named() -> None:
         generation.package_folder("no_such_package")
 
 
-def test_two_generations_at_once_are_both_whole() -> None:
+def test_two_generations_at_once_are_both_whole(tmp_path: Path) -> None:
     """Who generates while another does waits for it; neither sees the other's unfinished files."""
+    for folder in ("tools", "protos", "lock"):
+        shutil.copytree(places().root / folder, tmp_path / folder)
     command = [sys.executable, "-m", "tools", "generate"]
     both = [
-        subprocess.Popen(
-            command, cwd=places().root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         for _ in range(2)
     ]
     told = [each.communicate(timeout=60)[1].decode() for each in both]
     assert [each.returncode for each in both] == [0, 0], told
+    assert (tmp_path / "generated" / generation.DESCRIPTOR_SET).exists()
+    assert not (tmp_path / "generated.new").exists()
