@@ -1,5 +1,6 @@
 """Generated code: that it is whole, and that what Envoy loads is in it."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -56,8 +57,11 @@ def test_two_generations_at_once_are_both_whole(tmp_path: Path) -> None:
     for folder in ("tools", "protos", "lock"):
         shutil.copytree(places().root / folder, tmp_path / folder)
     command = [sys.executable, "-m", "tools", "generate"]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     both = [
-        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
         for _ in range(2)
     ]
     told = [each.communicate(timeout=60)[1].decode() for each in both]
