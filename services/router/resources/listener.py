@@ -18,8 +18,8 @@ _FRAMING_BYTES = 64 * 1024
 _LARGEST_WINDOW = (1 << 31) - 1  # RFC 9113, 6.9.1
 _HEADERS_SECONDS = 30.0
 _OWN_HEADERS_PREFIX = "x-inferplane-"
-# Headers with which a client could choose a worker or a model beside the body's word.
-_STRIPPED_HEADERS = ("x-model", "x-gateway-destination-endpoint")
+# Headers with which a client could choose a worker or a model beside the body's word, or pass for a transcoded call.
+_STRIPPED_HEADERS = ("x-model", "x-gateway-destination-endpoint", "x-envoy-original-path")
 
 
 def resource(settings: edge.Edge) -> Resource:

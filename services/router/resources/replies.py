@@ -1,47 +1,149 @@
 """What Envoy itself answers: the same words to every client, in the client's protocol, and nothing about connections."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from services.router.resources import edge
+from envoy.extensions.access_loggers.filters.cel.v3.cel_pb2 import ExpressionFilter
 
-_ENDPOINT = f"'%FILTER_STATE({edge.ENDPOINT_STATE}:PLAIN)%'"
-# Envoy's response flags → what the caller is told. The first that fits wins.
-_BY_FLAG: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("UH", "NC"), f"no worker is ready for endpoint {_ENDPOINT}; try again"),
-    (("UO",), f"too many calls in flight for endpoint {_ENDPOINT}; try again"),
-    (
-        ("UF", "UC", "UR", "URX", "LR", "UPE"),
-        f"the worker of endpoint {_ENDPOINT} went away before it answered; try again",
-    ),
-)
+from services.router.resources import edge, wire
 
-
-def config(max_message_bytes: int) -> dict[str, Any]:
-    """The local reply configuration."""
-    mappers = [_mapper(_of_flags(flags), text) for flags, text in _BY_FLAG]
-    mappers.append(_mapper(_IS_GRPC, "%LOCAL_REPLY_BODY%"))
-    return {
-        "mappers": mappers,
-        "body_format": {
-            "json_format": {"error": "%LOCAL_REPLY_BODY%"},
-            "content_type": "application/json",
-        },
-    }
-
-
+_SHOWN = 80  # characters of a client's name for something that an answer repeats
+_RESOURCE_EXHAUSTED, _UNIMPLEMENTED = "8", "12"
 _IS_GRPC = {
     "header_filter": {
         "header": {"name": "content-type", "string_match": {"prefix": "application/grpc"}}
     }
 }
+# The transcoder has given the request gRPC's content type, and left the path that the caller used in this header.
+_IS_TRANSCODED = {
+    "header_filter": {"header": {"name": "x-envoy-original-path", "present_match": True}}
+}
 
 
-def _of_flags(flags: tuple[str, ...]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reply:
+    """One cause and what the caller is told."""
+
+    cause: dict[str, Any] | None  # Envoy's access log filter; None: any
+    text: str
+    http_status: int | None = None  # None: as Envoy has it, likewise the next
+    grpc_status: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def state(key: str) -> str:
+    """Envoy's format for a filter state, cut where it gets long."""
+    return f"%FILTER_STATE({key}:PLAIN):{_SHOWN}%"
+
+
+def config(max_message_bytes: int) -> dict[str, Any]:
+    """The local reply configuration; the first cause that fits wins."""
+    mappers = [mapper for reply in _replies(max_message_bytes) for mapper in _mappers(reply)]
+    return {"mappers": mappers, "body_format": _as_json("%LOCAL_REPLY_BODY%")}
+
+
+def _replies(max_message_bytes: int) -> list[_Reply]:
+    endpoint = f"'{state(edge.ENDPOINT_STATE)}'"
+    too_large = f"the message is larger than the limit of {max_message_bytes} bytes"
+    return [
+        _Reply(
+            cause=_of_details("grpc_field_extraction_FAILED_PRECONDITION"),
+            text=too_large,
+            http_status=413,
+            grpc_status=_RESOURCE_EXHAUSTED,
+        ),
+        _Reply(cause=_of_status(413), text=too_large, grpc_status=_RESOURCE_EXHAUSTED),
+        _Reply(
+            cause=_all(_of_details("grpc_field_extraction_INVALID_ARGUMENT"), _COMPRESSED),
+            text="compressed messages are not supported; send with grpc-encoding identity",
+            grpc_status=_UNIMPLEMENTED,
+            headers=(("grpc-accept-encoding", "identity"),),
+        ),
+        _Reply(
+            cause=_of_details("path_normalization_failed"),
+            text="the path must not hold escaped slashes, NUL or other characters that a path can't have",
+        ),
+        _Reply(
+            cause=_of_flags("UH", "NC"),
+            text=f"no worker is ready for endpoint {endpoint}; try again",
+        ),
+        _Reply(
+            cause=_of_flags("UO"),
+            text=f"too many calls in flight for endpoint {endpoint}; try again",
+        ),
+        _Reply(
+            cause=_of_flags("UF", "UC", "UR", "URX", "LR", "UPE"),
+            text=f"the worker of endpoint {endpoint} went away before it answered; try again",
+        ),
+        _Reply(
+            cause=_of_flags("UT", "DT", "SI"),
+            text=f"endpoint {endpoint} did not answer in time",
+        ),
+        _Reply(cause=None, text="%LOCAL_REPLY_BODY%"),
+    ]
+
+
+# A message that says it is compressed; a header alone, with messages as they are, is no reason to refuse.
+_COMPRESSED = {
+    "header_filter": {
+        "header": {
+            "name": "grpc-encoding",
+            "string_match": {"exact": "identity"},
+            "invert_match": True,
+        }
+    }
+}
+
+
+def _mappers(reply: _Reply) -> list[dict[str, Any]]:
+    """One reply as JSON for REST callers, as it is for gRPC callers."""
+    plain = {"text_format_source": {"inline_string": reply.text}}
+    json = _as_json(reply.text)
+    mappers = [
+        {"filter": _all(reply.cause, _IS_TRANSCODED), "body_format_override": json},
+        {"filter": _all(reply.cause, _IS_GRPC), "body_format_override": plain}
+        | _headers(reply),
+    ]
+    if reply.cause is not None:
+        mappers.append({"filter": reply.cause, "body_format_override": json})
+    if reply.http_status is not None:
+        mappers = [m | {"status_code": wire.number(reply.http_status)} for m in mappers]
+    return mappers
+
+
+def _headers(reply: _Reply) -> dict[str, Any]:
+    given = list(reply.headers)
+    if reply.grpc_status is not None:
+        given.append(("grpc-status", reply.grpc_status))
+    added = [
+        {"header": {"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+        for key, value in given
+    ]
+    return {"headers_to_add": added} if added else {}
+
+
+def _all(*filters: dict[str, Any] | None) -> dict[str, Any]:
+    given = [filter_ for filter_ in filters if filter_ is not None]
+    return {"and_filter": {"filters": given}} if len(given) > 1 else given[0]
+
+
+def _as_json(text: str) -> dict[str, Any]:
+    return {"json_format": {"error": text}, "content_type": "application/json"}
+
+
+def _of_flags(*flags: str) -> dict[str, Any]:
     return {"response_flag_filter": {"flags": list(flags)}}
 
 
-def _mapper(filter_: dict[str, Any], text: str) -> dict[str, Any]:
+def _of_status(status: int) -> dict[str, Any]:
+    value = {"default_value": status, "runtime_key": "inferplane.local_reply_status"}
+    return {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}}
+
+
+def _of_details(details: str) -> dict[str, Any]:
+    expression = f"response.code_details.startsWith('{details}')"
     return {
-        "filter": filter_,
-        "body_format_override": {"text_format_source": {"inline_string": text}},
+        "extension_filter": wire.extension(
+            "envoy.access_loggers.extension_filters.cel", ExpressionFilter(expression=expression)
+        )
     }

@@ -49,17 +49,19 @@ local function quoted(text)
   return '"' .. table.concat(parts) .. '"'
 end
 
+-- A gRPC client always gets HTTP status 200, so anything else under gRPC's content type is a REST caller's error.
 function envoy_on_response(handle)
   local headers = handle:headers()
-  local status = headers:get('grpc-status')
+  if headers:get(':status') == '200' then return end
   local kind = headers:get('content-type') or ''
-  if status == nil or status == '0' or kind:sub(1, 16) == 'application/grpc' then return end
   local message = unpercent(headers:get('grpc-message') or '')
   headers:remove('grpc-status')
   headers:remove('grpc-message')
   headers:remove('grpc-status-details-bin')
-  headers:remove('trailer')
+  if kind:sub(1, 16) ~= 'application/grpc' then return end
   headers:replace('content-type', 'application/json')
-  headers:replace('content-length', tostring(handle:body(true):setBytes('{"error": ' .. quoted(message) .. '}')))
+  local text = '{"error": ' .. quoted(message) .. '}'
+  local length = handle:body(true):setBytes(text)
+  handle:headers():replace('content-length', tostring(length))
 end
 """

@@ -16,7 +16,7 @@ from xds.type.matcher.v3.matcher_pb2 import Matcher
 
 from services.router.domain.snapshot import Kind, Reference, Resource
 from services.router.domain.topology import RetryPolicy, RoutedEndpoint
-from services.router.resources import edge, methods, wire
+from services.router.resources import edge, methods, replies, wire
 from services.router.resources.shares import TOTAL, weights
 from services.rpc.names import VersionName
 
@@ -216,9 +216,10 @@ def _refusal(status: int, text: str) -> Any:
 
 def _no_such_endpoint() -> Any:
     """NOT_FOUND that names what was asked for. (From 404 alone Envoy would make UNIMPLEMENTED.)"""
+    asked_version = f"%CEL('{edge.VERSION_STATE}' in filter_state ? ' or has no version ' : '')%"
     text = (
-        f"endpoint '%FILTER_STATE({edge.ENDPOINT_STATE}:PLAIN)%' does not exist or has no version"
-        f" '%FILTER_STATE({edge.VERSION_STATE}:PLAIN)%'"
+        f"endpoint '{replies.state(edge.ENDPOINT_STATE)}' does not exist"
+        f"{asked_version}{replies.state(edge.VERSION_STATE)}"
     )
     return Route(
         match={"prefix": "/"},

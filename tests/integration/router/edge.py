@@ -170,10 +170,13 @@ class EdgeUnderTest:
         except ConnectionError:
             pass  # refused before all was sent; the answer says why
         head = await reader.readuntil(b"\r\n\r\n")
-        content = await reader.read()
-        writer.close()
         status, *rest = head.decode().strip().split("\r\n")
         answer = {k.lower(): v for k, _, v in (line.partition(": ") for line in rest)}
+        if "content-length" in answer:
+            content = await reader.readexactly(int(answer["content-length"]))
+        else:
+            content = await reader.read()
+        writer.close()
         if answer.get("transfer-encoding") == "chunked":
             content = _unchunk(content)
         return int(status.split()[1]), answer, content
