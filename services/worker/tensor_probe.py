@@ -1,7 +1,9 @@
-"""Tries one version in a process of its own: `python -m services.worker.tensor_probe`, an order on stdin, lines on stdout.
+"""Tries one version in a process of its own: `python -m services.worker.tensor_probe`.
 
-Each line is a JSON object: `{"stage": …}` for what begins, then one `{"batchable": …, "reason": …}` or `{"error": …}`. A model that
-crashes, never ends or takes all memory takes this process with it, and the last stage says where.
+On stdin comes an order (`adapters/probe_order.py`). Each line on stdout is a JSON object: `{"stage": …}` for what
+begins,
+then one `{"batchable": …, "reason": …}` or `{"error": …}`. A model that crashes, never ends or takes all memory takes
+this process with it, and the last stage says where.
 """
 
 import math

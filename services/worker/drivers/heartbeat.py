@@ -13,17 +13,13 @@ _log = structlog.get_logger(__name__)
 class Heartbeat:
     """Renews the lease; `ask` for it now, or `announce` and wait until discovery knows."""
 
-    def __init__(
-        self, registration: Registration, report: Callable[[], WorkerReport], beat: float
-    ) -> None:
+    def __init__(self, report: Callable[[], WorkerReport], beat: float) -> None:
         """Assign only.
 
         Args:
-            registration: this worker's lease.
             report: the worker as of now.
             beat: seconds between renewals.
         """
-        self._registration = registration
         self._report = report
         self._beat = beat
         self._asked = asyncio.Event()
@@ -41,12 +37,12 @@ class Heartbeat:
         self.ask()
         await known
 
-    async def run(self) -> None:
+    async def run(self, registration: Registration) -> None:
         """Beat until cancelled."""
         while True:
             self._asked.clear()
             asked, self._waiting = self._waiting, []
-            if await self._renew():
+            if await self._renew(registration):
                 for known in asked:
                     if not known.done():
                         known.set_result(None)
@@ -61,9 +57,9 @@ class Heartbeat:
         except TimeoutError:
             return
 
-    async def _renew(self) -> bool:
+    async def _renew(self, registration: Registration) -> bool:
         try:
-            await self._registration.renew(self._report())
+            await registration.renew(self._report())
         except RegistrationError as error:
             if self._is_known:
                 _log.warning("discovery not told, trying again at each beat", error=str(error))

@@ -65,12 +65,6 @@ class Roster:
             raise not_ready(name)
         return runner.served
 
-    def versions_of(self, asked: Asked) -> list[str]:
-        """Ids of the versions here that serve beside the one a call is for: those of its model, oldest first."""
-        model = self.find(asked).spec.name.model
-        here = [c for c in self._candidates() if c.serves and c.name.model == model]
-        return [c.name.version for c in sorted(here, key=lambda c: c.created_ns)]
-
     def _candidates(self) -> list[Candidate]:
         return [
             Candidate(runner.spec.name, runner.spec.created_ns, runner.served is not None)

@@ -122,7 +122,7 @@ class VersionRunner:
         service = str(self.spec.name)
         try:
             self.served = served
-            await self._parts.health.set_serving(serving=True, service=service)
+            await self._parts.health.set_health(service, serving=True)
             self._to(LoadState.READY)
             await asyncio.wait({computing, released}, return_when=asyncio.FIRST_COMPLETED)
             if computing.done():
@@ -133,13 +133,13 @@ class VersionRunner:
             for task in (computing, released):
                 task.cancel()
             await asyncio.gather(computing, released, return_exceptions=True)
-            await self._parts.health.set_serving(serving=False, service=service)
+            await self._parts.health.set_health(service, serving=False)
             served.meter.close()
 
     async def _drain(self, served: ServedVersion) -> None:
         defaults = self._parts.defaults
         self._to(LoadState.DRAINING)
-        await self._parts.health.set_serving(serving=False, service=str(self.spec.name))
+        await self._parts.health.set_health(str(self.spec.name), serving=False)
         try:
             async with asyncio.timeout(defaults.drain_seconds):
                 await self._parts.announced()

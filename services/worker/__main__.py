@@ -1,0 +1,165 @@
+"""Composition root of the worker: `python -m services.worker`."""
+
+import asyncio
+import os
+import secrets
+import sys
+import time
+from contextlib import AsyncExitStack
+from typing import NoReturn
+
+import grpc
+import prometheus_client
+import structlog
+import uvloop
+from inference import open_inference_pb2, open_inference_pb2_grpc
+from inferplane.oip.v1 import rest_service_pb2, rest_service_pb2_grpc
+
+from services.rpc import channel, server, settings, telemetry
+from services.rpc.names import WorkerName
+from services.rpc.server import RpcServer
+from services.worker.adapters.artifact_cache import DiskArtifactCache
+from services.worker.adapters.child_probe import ChildProbe
+from services.worker.adapters.discovery_client import DiscoveryRegistration, Identity
+from services.worker.adapters.metrics import PrometheusMeter
+from services.worker.adapters.onnx_session import OnnxSessionLoader
+from services.worker.adapters.registry_client import RegistryAssignments, RegistryFiles
+from services.worker.drivers.assignments import AssignmentFollower
+from services.worker.drivers.version_runner import RunnerDefaults, RunnerParts
+from services.worker.drivers.worker import Worker
+from services.worker.servicers.grpc_inference import Front, GrpcInferenceServicer
+from services.worker.servicers.rest_inference import RestInferenceServicer
+from services.worker.settings import WorkerSettings
+
+_log = structlog.get_logger("services.worker")
+
+RELEASE = "0.1.0"
+_QUIET_SECONDS = 0.5  # silence after which no route leads here any more
+_LAST_GRACE = 1.0  # seconds for calls that still run when the grace time is over
+
+_SERVICES = (
+    open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name,
+    rest_service_pb2.DESCRIPTOR.services_by_name["RestInferenceService"].full_name,
+)
+
+
+async def serve(config: WorkerSettings) -> None:
+    """Start, serve until SIGTERM or SIGINT, drain, stop."""
+    stop = server.stop_requested()
+    name = WorkerName(f"{config.pool[:54]}-{secrets.token_hex(4)}")
+    structlog.contextvars.bind_contextvars(worker=name.worker)
+    async with AsyncExitStack() as stack:
+        registry = await stack.enter_async_context(channel.connect(config.registry_address))
+        discovery = await stack.enter_async_context(
+            channel.connect(config.discovery_address or config.registry_address)
+        )
+        rpc = RpcServer(address=config.worker_address, max_message_bytes=config.max_message_bytes)
+        worker = Worker(lease_seconds=config.lease_seconds, health=rpc)
+        roster = worker.furnish(_parts(config, worker, rpc, registry, name))
+        _add_servicers(rpc, Front(roster, worker.is_ready, RELEASE, config.max_message_bytes))
+        identity = _identity(config, name, await rpc.start(_SERVICES))
+        stack.push_async_callback(rpc.stop, _LAST_GRACE)
+        registration = DiscoveryRegistration(discovery, identity, config.lease_seconds)
+        follower = AssignmentFollower(RegistryAssignments(registry), config.pool, roster.assign)
+        async with asyncio.TaskGroup() as tasks:
+            loops = [
+                tasks.create_task(worker.heartbeat.run(registration)),
+                tasks.create_task(follower.run()),
+                tasks.create_task(roster.run()),
+            ]
+            await rpc.set_health("", serving=True)
+            await stop.wait()
+            await worker.drain(_QUIET_SECONDS, config.drain_seconds)
+            await rpc.stop(_LAST_GRACE)
+            for loop in loops:
+                loop.cancel()
+        await registration.end()
+
+
+def _parts(
+    config: WorkerSettings,
+    worker: Worker,
+    rpc: RpcServer,
+    registry: grpc.aio.Channel,
+    name: WorkerName,
+) -> RunnerParts:
+    return RunnerParts(
+        cache=DiskArtifactCache(
+            config.state_dir / "cache", RegistryFiles(registry), config.cache_bytes, name.worker
+        ),
+        probe=ChildProbe(
+            intra_op_threads=config.intra_op_threads,
+            execution_providers=config.execution_providers,
+            memory_bytes=config.load_memory_bytes,
+            seconds=config.load_timeout_seconds,
+        ),
+        loader=OnnxSessionLoader(
+            intra_op_threads=config.intra_op_threads,
+            execution_providers=config.execution_providers,
+        ),
+        meter=PrometheusMeter(prometheus_client.REGISTRY),
+        health=rpc,
+        traffic=worker.traffic,
+        loads=asyncio.Semaphore(config.loads_at_once),
+        changed=worker.heartbeat.ask,
+        announced=worker.heartbeat.announce,
+        defaults=RunnerDefaults(
+            max_batch_size=config.max_batch_size,
+            max_queued_rows=config.max_queue_rows,
+            max_queued_bytes=config.max_queue_bytes,
+            concurrent_runs=config.concurrent_runs,
+            drain_seconds=config.drain_seconds,
+            quiet_seconds=_QUIET_SECONDS,
+        ),
+    )
+
+
+def _add_servicers(rpc: RpcServer, front: Front) -> None:
+    open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(
+        GrpcInferenceServicer(front), rpc.grpc
+    )
+    rest_service_pb2_grpc.add_RestInferenceServiceServicer_to_server(
+        RestInferenceServicer(front), rpc.grpc
+    )
+
+
+def _identity(config: WorkerSettings, name: WorkerName, address: str) -> Identity:
+    return Identity(
+        name=name,
+        pool=config.pool,
+        zone=config.zone,
+        address=address,
+        pid=os.getpid(),
+        release=RELEASE,
+        metrics_address=telemetry.serve_metrics(config.metrics_address),
+        start_ns=time.time_ns(),
+    )
+
+
+def _exit(code: int) -> NoReturn:
+    # A model that computes for ever does so in a thread, which a usual exit would wait for.
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _serve_and_exit(config: WorkerSettings) -> NoReturn:
+    try:
+        await serve(config)
+    except Exception:  # noqa: BLE001 - the end of the process, loudly
+        _log.exception("worker failed")
+        _exit(1)
+    _exit(0)
+
+
+def main() -> None:
+    """Read settings and serve; a wrong setting ends with status 2."""
+    try:
+        config = settings.load(WorkerSettings)
+    except settings.SettingsError as error:
+        sys.exit(f"{error}")
+    telemetry.configure_logs(service="worker", level=config.log_level, style=config.log_style)
+    uvloop.run(_serve_and_exit(config))
+
+
+if __name__ == "__main__":
+    main()

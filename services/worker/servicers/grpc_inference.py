@@ -1,0 +1,91 @@
+"""The Open Inference Protocol over gRPC."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from inference import open_inference_pb2 as oip
+from inference import open_inference_pb2_grpc
+
+from services.rpc.errors import ResourceExhaustedError, UnavailableError
+from services.worker.drivers.roster import Roster
+from services.worker.servicers import grpc_messages
+from services.worker.servicers.call import Context, asked, deadline
+
+NAME = "inferplane"
+EXTENSIONS = ("binary_tensor_data",)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What both protocols' servicers answer from."""
+
+    roster: Roster
+    is_ready: Callable[[], bool]  # whether the worker takes calls and is to stay
+    release: str
+    max_message_bytes: int
+
+    def check_size(self, size: int) -> None:
+        """An answer beyond the limit is refused with the limit named. Raises ResourceExhaustedError."""
+        if size > self.max_message_bytes:
+            raise ResourceExhaustedError(
+                f"the answer has {size} bytes, more than the {self.max_message_bytes} a message may have;"
+                " allowed: fewer rows or outputs per call",
+                reason="MESSAGE_TOO_LARGE",
+                metadata={"size": str(size), "limit": str(self.max_message_bytes)},
+            )
+
+
+class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
+    """Messages in, the version's answer out."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def ServerLive(
+        self, request: oip.ServerLiveRequest, context: Context
+    ) -> oip.ServerLiveResponse:
+        """It answers, so it lives."""
+        return oip.ServerLiveResponse(live=True)
+
+    async def ServerReady(
+        self, request: oip.ServerReadyRequest, context: Context
+    ) -> oip.ServerReadyResponse:
+        """Ready until it drains."""
+        return oip.ServerReadyResponse(ready=self._front.is_ready())
+
+    async def ServerMetadata(
+        self, request: oip.ServerMetadataRequest, context: Context
+    ) -> oip.ServerMetadataResponse:
+        """Name, release, extensions."""
+        return oip.ServerMetadataResponse(
+            name=NAME, version=self._front.release, extensions=EXTENSIONS
+        )
+
+    async def ModelReady(
+        self, request: oip.ModelReadyRequest, context: Context
+    ) -> oip.ModelReadyResponse:
+        """Whether this worker serves the version; NOT_FOUND for names that are not here."""
+        try:
+            self._front.roster.find(asked(context, request.name, request.version))
+        except UnavailableError:
+            return oip.ModelReadyResponse(ready=False)
+        return oip.ModelReadyResponse(ready=True)
+
+    async def ModelMetadata(
+        self, request: oip.ModelMetadataRequest, context: Context
+    ) -> oip.ModelMetadataResponse:
+        """Inputs and outputs."""
+        version = self._front.roster.find(asked(context, request.name, request.version))
+        return grpc_messages.metadata(request.name, version.spec)
+
+    async def ModelInfer(
+        self, request: oip.ModelInferRequest, context: Context
+    ) -> oip.ModelInferResponse:
+        """One inference."""
+        front = self._front
+        version = front.roster.find(asked(context, request.model_name, request.model_version))
+        with version.measured():
+            checked = grpc_messages.read(version.spec.signature, request, front.max_message_bytes)
+            outputs = await version.infer(checked, deadline(context))
+            front.check_size(sum(array.nbytes for array in outputs.values()))
+            return grpc_messages.write(version.spec, request, outputs)

@@ -1,0 +1,86 @@
+"""The Open Inference Protocol over REST: HTTP bodies in and out, as Envoy's transcoder carries them."""
+
+from typing import Any
+
+import orjson
+from google.api.httpbody_pb2 import HttpBody
+from google.protobuf.json_format import MessageToDict
+from inferplane.oip.v1 import rest_service_pb2 as rest
+from inferplane.oip.v1 import rest_service_pb2_grpc
+
+from services.rpc.errors import UnavailableError
+from services.worker.domain import rest_request, rest_response
+from services.worker.domain.infer_request import InferRequest, read_inputs, read_outputs
+from services.worker.domain.rest_response import Answered
+from services.worker.servicers import grpc_messages
+from services.worker.servicers.call import Context, asked, deadline, header
+from services.worker.servicers.grpc_inference import EXTENSIONS, NAME, Front
+
+
+class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
+    """Bodies in, the version's answer out; errors become `{"error": …}` at the edge."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def ServerLive(self, request: rest.ServerLiveRequest, context: Context) -> HttpBody:
+        """It answers, so it lives."""
+        return _json({"live": True})
+
+    async def ServerReady(self, request: rest.ServerReadyRequest, context: Context) -> HttpBody:
+        """Ready until it drains; clients look at the status alone."""
+        if not self._front.is_ready():
+            raise UnavailableError("this worker drains", reason="DRAINING", retry_after=0.0)
+        return _json({"ready": True})
+
+    async def ServerMetadata(
+        self, request: rest.ServerMetadataRequest, context: Context
+    ) -> HttpBody:
+        """Name, release, extensions."""
+        return _json({"name": NAME, "version": self._front.release, "extensions": EXTENSIONS})
+
+    async def ModelReady(self, request: rest.ModelReadyRequest, context: Context) -> HttpBody:
+        """200 if this worker serves the version, else an error: clients look at the status alone."""
+        self._front.roster.find(asked(context, request.model_name, request.model_version))
+        return _json({"name": request.model_name, "ready": True})
+
+    async def ModelMetadata(self, request: rest.ModelMetadataRequest, context: Context) -> HttpBody:
+        """Inputs and outputs."""
+        version = self._front.roster.find(asked(context, request.model_name, request.model_version))
+        message = grpc_messages.metadata(request.model_name, version.spec)
+        said = MessageToDict(message, always_print_fields_with_no_presence=True)
+        for tensor in (*said["inputs"], *said["outputs"]):
+            tensor["shape"] = [
+                int(dim) for dim in tensor["shape"]
+            ]  # JSON of protobuf has int64 as text
+        return _json(said)
+
+    async def ModelInfer(self, request: rest.ModelInferRequest, context: Context) -> HttpBody:
+        """One inference."""
+        front = self._front
+        version = front.roster.find(asked(context, request.model_name, request.model_version))
+        spec = version.spec
+        with version.measured():
+            body = rest_request.decompress(
+                request.http_body.data,
+                header(context, "content-encoding") or "",
+                front.max_message_bytes,
+            )
+            asked_for = rest_request.parse(body, header(context, rest_request.LENGTH_HEADER))
+            checked = InferRequest(
+                read_inputs(spec.signature, asked_for.inputs, front.max_message_bytes),
+                read_outputs(spec.signature, asked_for.outputs),
+            )
+            outputs = await version.infer(checked, deadline(context))
+            front.check_size(sum(array.nbytes for array in outputs.values()))
+            answered = Answered(request.model_name, spec.name.version)
+            answer = rest_response.write(answered, asked_for, spec.signature, outputs)
+            front.check_size(len(answer.body))
+        if answer.json_length is not None:
+            length = str(answer.json_length)
+            await context.send_initial_metadata(((rest_request.LENGTH_HEADER, length),))
+        return HttpBody(content_type=answer.content_type, data=answer.body)
+
+
+def _json(said: dict[str, Any]) -> HttpBody:
+    return HttpBody(content_type="application/json", data=orjson.dumps(said))

@@ -1,0 +1,63 @@
+"""The worker's settings; each field is one INFERPLANE_* variable."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+from pydantic import Field, field_validator
+
+from services.rpc import address, names
+from services.rpc.errors import InvalidArgumentError
+from services.rpc.settings import Settings
+
+
+class WorkerSettings(Settings):
+    """Read once, at start."""
+
+    registry_address: str = "127.0.0.1:8081"
+    discovery_address: str = ""  # empty: the registry's
+    worker_address: str = "127.0.0.1:0"  # port 0: any free one
+    state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("inferplane"))
+    pool: str = "default"
+    zone: str = ""
+    max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
+    metrics_address: str = ""  # host:port; empty: no metrics
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_style: Literal["json", "console"] = "json"
+    drain_seconds: float = Field(default=30.0, gt=0)
+    lease_seconds: float = Field(default=5.0, ge=1, le=60)
+
+    cache_bytes: int = Field(default=20 * 1024**3, gt=0)  # files on disk beyond what is loaded
+    load_timeout_seconds: float = Field(default=60.0, gt=0)  # for trying a version
+    load_memory_bytes: int = Field(default=8 * 1024**3, ge=0)  # address space of a try; 0: no bound
+    loads_at_once: int = Field(default=2, gt=0)
+
+    max_batch_size: int = Field(default=32, gt=0)  # rows; for versions that don't say
+    max_queue_rows: int = Field(default=4096, gt=0)  # per version
+    max_queue_bytes: int = Field(default=512 * 1024**2, gt=0)  # per version
+    concurrent_runs: int = Field(default=2, gt=0)  # of a version that is not batched
+    intra_op_threads: int = Field(default=1, gt=0)
+    execution_providers: tuple[str, ...] = ("CPUExecutionProvider",)
+
+    @field_validator("registry_address", "worker_address", "discovery_address", "metrics_address")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        if value:
+            _reraising(address.parse, value)
+        return value
+
+    @field_validator("pool")
+    @classmethod
+    def _is_id(cls, value: str) -> str:
+        _reraising(partial(names.check_id, "pool"), value)
+        return value
+
+
+def _reraising(check: Callable[[str], object], value: str) -> None:
+    """Pydantic collects ValueErrors only."""
+    try:
+        check(value)
+    except InvalidArgumentError as error:
+        raise ValueError(error.message) from error
