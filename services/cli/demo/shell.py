@@ -1,0 +1,37 @@
+"""Runs the platform's own commands as a user types them, and shows them."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from services.rpc.settings import environment_for_children
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """`inferplane …` commands against one mesh."""
+
+    console: Console
+    state_dir: Path
+    address: str
+
+    def run(self, *arguments: str, quiet: bool = False) -> None:
+        """Show the command, run it, and end the demo with its exit code if it fails."""
+        if not quiet:
+            self.console.print(Text(f"$ inferplane {' '.join(arguments)}", style="bold cyan"))
+        done = subprocess.run(
+            [sys.executable, "-m", "services.cli", *arguments],
+            env=environment_for_children(state_dir=str(self.state_dir), address=self.address),
+            stdout=subprocess.DEVNULL if quiet else None,
+            check=False,
+        )
+        if done.returncode:
+            self.console.print(
+                f"inferplane {arguments[0]} ended with {done.returncode}", style="red"
+            )
+            raise typer.Exit(done.returncode)
