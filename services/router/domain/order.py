@@ -1,7 +1,7 @@
 """The order in which one Envoy is told of a snapshot: make before break, and this is the only place that knows it.
 
-New and changed resources go out as clusters, assignments, listener, routes; what goes away as listener, routes, assignments,
-clusters. Three rules hold nothing back for longer than needed:
+New and changed resources go out as clusters, assignments, listener, routes; what goes away as listener, routes, clusters,
+assignments. Three rules hold nothing back for longer than needed:
 
 - Routes wait until the client has acknowledged every cluster that they name, and that cluster's newest hosts. (Envoy
   acknowledges clusters only once they are warm.)
@@ -16,7 +16,7 @@ from services.router.domain.snapshot import EMPTY, Kind, Resource, Snapshot
 from services.router.domain.subscription import Difference, Subscription, Update
 
 _MAKE = (Kind.CLUSTER, Kind.ASSIGNMENT, Kind.LISTENER, Kind.ROUTES)
-_BREAK = tuple(reversed(_MAKE))
+_BREAK = (Kind.LISTENER, Kind.ROUTES, Kind.CLUSTER, Kind.ASSIGNMENT)
 # Kind → the kinds whose resources may count on it.
 _COUNTED_ON_BY: Mapping[Kind, tuple[Kind, ...]] = {
     Kind.CLUSTER: (Kind.ROUTES,),
@@ -165,10 +165,13 @@ class Client:
     def _to_break(self, kind: Kind) -> Difference:
         """Resources that go away or become empty, once nobody counts on them."""
         difference = self._difference(kind)
-        if difference and all(self._is_settled(other) for other in _COUNTED_ON_BY[kind]):
-            broken = tuple(r for r in difference.missing if r.breaks)
-            return Difference(broken, difference.superfluous)
-        return Difference()
+        if not difference or not all(self._is_settled(other) for other in _COUNTED_ON_BY[kind]):
+            return Difference()
+        broken = tuple(r for r in difference.missing if r.breaks)
+        # The client forgets the hosts of a cluster that goes by itself, so the cluster goes first.
+        if kind is Kind.ASSIGNMENT and not self._is_settled(Kind.CLUSTER):
+            return Difference(broken)
+        return Difference(broken, difference.superfluous)
 
     def _is_settled(self, kind: Kind) -> bool:
         subscription = self._subscriptions.get(kind)
