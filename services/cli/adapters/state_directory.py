@@ -4,8 +4,10 @@ import fcntl
 import hashlib
 import json
 import os
+import select
 import signal
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +24,7 @@ from services.rpc.errors import UnavailableError
 _LONGEST_SOCKET_PATH = 107  # bytes; sockaddr_un.sun_path less its NUL (unix(7))
 _LONGEST_SOCKET_NAME = len("/worker-00-0000000000.sock")
 _SAME_START = 0.5  # seconds; two readings of one process's start time agree within this
+_KILL_SECONDS = 5.0  # for a killed process to be gone
 
 
 def default_path() -> Path:
@@ -53,6 +56,29 @@ class RunningProcess:
             return process if same and process.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
             return None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it has ended; False if it has not within the time."""
+        process = self.find()
+        if process is None:
+            return True
+        if sys.platform == "linux":
+            # Unlike waiting for the pid to vanish, this ends though nobody has reaped the process.
+            try:
+                descriptor = os.pidfd_open(self.pid)
+            except ProcessLookupError:
+                return True
+            try:
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                return bool(poll.poll(seconds * 1000))
+            finally:
+                os.close(descriptor)
+        try:
+            process.wait(seconds)
+        except psutil.TimeoutExpired:
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +200,7 @@ class StateDirectory:
                 os.killpg(record.pid, signal.SIGKILL)
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-                process.wait(5)
+            record.wait(_KILL_SECONDS)
             ended.append(record)
         return ended
 

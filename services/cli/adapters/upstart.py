@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,17 +179,16 @@ def stop(state: StateDirectory, seconds: float) -> str:
     """Stop the mesh of a state directory; tells what came of it."""
     record = state.supervisor()
     process = record.find() if record else None
-    if process is None or not state.is_held():
+    if record is None or process is None or not state.is_held():
         left = state.end_leftovers()
         state.forget_run()
         ended = f"; ended {len(left)} left-over processes" if left else ""
         return f"nothing runs on {state.path}{ended}"
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(seconds)
-    except psutil.TimeoutExpired as error:
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGTERM)
+    if not record.wait(seconds):
         raise DeadlineExceededError(
             f"process {process.pid} has not ended within {seconds:g} s; a second"
             " inferplane down makes it end at once"
-        ) from error
+        )
     return f"stopped the mesh on {state.path} (pid {process.pid})"

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from services.cli.domain.child_life import ChildLife, ChildState, RestartPolicy, describe_exit
 from services.cli.drivers.log_file import LogFile
+from services.cli.drivers.output_pipe import OutputPipe
 from services.cli.ports.narration import Narration
 
 _LAUNCHER = str(Path(__file__).with_name("launch.py"))
-_LONGEST_LINE = 1024 * 1024  # bytes; a longer one is cut into several
-_LAST_WORDS = 1.0  # seconds for what an ended process wrote to be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +110,18 @@ class Child:
         """One life of the process; returns how it ended."""
         self._log.last_lines.clear()
         start = self.spec.prepare(self.life.starts + 1)
+        output = OutputPipe(self._take)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-I", "-S", _LAUNCHER, str(os.getpid())),
             *start.command,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=output.writing_end,
             stderr=asyncio.subprocess.STDOUT,
             env=dict(start.environment),
-            limit=_LONGEST_LINE,
             process_group=0,  # Ctrl-C at the terminal reaches the supervisor alone
         )
+        transport = await output.begin()
         self.start, self.pid = start, process.pid
         if self.life.stops:  # asked to end while it was being started
             self._signal_group(signal.SIGKILL)
@@ -129,33 +129,17 @@ class Child:
             self.life.started(time.monotonic())
         self._narration.started(self.spec.name, process.pid)
         self._changed()
-        reading = asyncio.create_task(self._read(process.stdout))
         code = await process.wait()
         self._signal_group(signal.SIGKILL)  # what it started itself must not outlive it
         self.pid = None
-        # A descendant that left the group may hold the pipe open; nobody waits for it.
-        _, pending = await asyncio.wait({reading}, timeout=_LAST_WORDS)
-        for task in pending:
-            task.cancel()
+        await output.finish(transport)
         for socket in start.sockets:
             socket.unlink(missing_ok=True)
         return describe_exit(code)
 
-    async def _read(self, output: asyncio.StreamReader | None) -> None:
-        assert output is not None  # a pipe was asked for
-        while True:
-            try:
-                line = await output.readuntil()
-            except asyncio.IncompleteReadError as error:
-                line = error.partial
-            except asyncio.LimitOverrunError as error:
-                line = await output.read(error.consumed)
-            if not line:
-                return
-            if not line.endswith(b"\n"):
-                line += b"\n"
-            self._log.write(line)
-            self._narration.line(self.spec.name, line.decode(errors="replace"))
+    def _take(self, line: bytes) -> None:
+        self._log.write(line)
+        self._narration.line(self.spec.name, line.decode(errors="replace"))
 
     async def _unless_stopped(self, work: Awaitable[None]) -> None:
         waiting = asyncio.ensure_future(work)
