@@ -1,0 +1,235 @@
+"""The registry process: reads settings, builds the parts, serves until SIGTERM or SIGINT."""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import prometheus_client
+import sqlalchemy as sa
+import structlog
+from inferplane.discovery.v1 import discovery_service_pb2, discovery_service_pb2_grpc
+from inferplane.registry.v1 import (
+    artifact_service_pb2,
+    artifact_service_pb2_grpc,
+    endpoint_service_pb2,
+    endpoint_service_pb2_grpc,
+    model_service_pb2,
+    model_service_pb2_grpc,
+    placement_service_pb2,
+    placement_service_pb2_grpc,
+    watch_service_pb2,
+    watch_service_pb2_grpc,
+)
+
+from services.registry.adapters import state_lock
+from services.registry.adapters.disk_blob_store import DiskBlobStore
+from services.registry.adapters.memory_store import MemoryStore
+from services.registry.adapters.onnx_inspector import OnnxInspector
+from services.registry.adapters.sql_store import SqlStore
+from services.registry.adapters.state_metrics import StateMetrics
+from services.registry.adapters.system_clock import SystemClock
+from services.registry.drivers.blob_reaper import BlobReaper
+from services.registry.drivers.endpoints import Endpoints
+from services.registry.drivers.leases import Leases
+from services.registry.drivers.models import Aliases, Models
+from services.registry.drivers.placements import Placements
+from services.registry.drivers.upload_sweep import UploadSweep
+from services.registry.drivers.uploads import Uploads
+from services.registry.drivers.versions import Versions
+from services.registry.drivers.watch import Watches
+from services.registry.servicers.artifact_service import ArtifactService
+from services.registry.servicers.discovery_service import DiscoveryService
+from services.registry.servicers.endpoint_service import EndpointService
+from services.registry.servicers.model_service import ModelService
+from services.registry.servicers.placement_service import PlacementService
+from services.registry.servicers.watch_service import WatchService
+from services.registry.settings import RegistrySettings
+from services.rpc.errors import InferplaneError
+from services.rpc.metrics import MetricsInterceptor
+from services.rpc.server import RpcServer, stop_requested
+from services.rpc.settings import SettingsError, load
+from services.rpc.telemetry import configure_logs, serve_metrics
+
+_log = structlog.get_logger(__name__)
+
+_SERVICES = [
+    service.full_name
+    for module in (
+        model_service_pb2,
+        artifact_service_pb2,
+        endpoint_service_pb2,
+        placement_service_pb2,
+        watch_service_pb2,
+        discovery_service_pb2,
+    )
+    for service in module.DESCRIPTOR.services_by_name.values()
+]
+
+
+def database_path(settings: RegistrySettings) -> Path | None:
+    """The database file; None for the store in memory. SettingsError if the setting says neither."""
+    url = settings.store_url
+    if url == "memory:":
+        return None
+    if not url:
+        return settings.state_dir.absolute() / "registry" / "registry.db"
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        parsed = None
+    if parsed is None or parsed.drivername != "sqlite" or not parsed.database:
+        raise SettingsError(
+            f"INFERPLANE_STORE_URL={url!r}: allowed: memory: or sqlite:///path of the database"
+        )
+    return Path(parsed.database).absolute()
+
+
+@asynccontextmanager
+async def open_store(
+    path: Path | None, settings: RegistrySettings
+) -> AsyncIterator[tuple[SqlStore | MemoryStore, DiskBlobStore]]:
+    """The store and its blobs, which lie beside the database: `x.db`, `x.lock`, `x.blobs/`."""
+    first_revision = time.time_ns() // 1000
+    base = path or settings.state_dir.absolute() / "registry" / "memory.db"
+    base.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    blobs = DiskBlobStore(base.with_suffix(".blobs"))
+    with state_lock.held(base.with_suffix(".lock")):
+        await asyncio.to_thread(blobs.prepare)
+        if path is None:
+            store = MemoryStore(first_revision=first_revision)
+            with contextlib.closing(store):
+                yield store, blobs
+        else:
+            async with SqlStore.open(path, first_revision=first_revision) as sql_store:
+                yield sql_store, blobs
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs in the process besides the server."""
+
+    store: SqlStore | MemoryStore
+    blobs: DiskBlobStore
+    reaper: BlobReaper
+    versions: Versions
+    leases: Leases
+    watches: Watches
+    sweep: UploadSweep
+
+
+def build(settings: RegistrySettings, store: SqlStore | MemoryStore, blobs: DiskBlobStore) -> Parts:
+    """Put the parts together."""
+    clock = SystemClock()
+    reaper = BlobReaper(store, blobs)
+    versions = Versions(
+        store=store,
+        blobs=blobs,
+        reaper=reaper,
+        inspector=OnnxInspector(seconds=settings.inspect_seconds),
+        clock=clock,
+        max_file_bytes=settings.max_file_bytes,
+    )
+    ttl = timedelta(seconds=settings.upload_ttl_seconds)
+    return Parts(
+        store=store,
+        blobs=blobs,
+        reaper=reaper,
+        versions=versions,
+        leases=Leases(clock),
+        watches=Watches(store),
+        sweep=UploadSweep(store, versions, clock, ttl),
+    )
+
+
+def register(server: RpcServer, parts: Parts) -> None:
+    """Put the services on the server."""
+    store, clock = parts.store, SystemClock()
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(
+        ModelService(Models(store, parts.reaper, clock), parts.versions, Aliases(store, clock)),
+        server.grpc,
+    )
+    artifact_service_pb2_grpc.add_ArtifactServiceServicer_to_server(
+        ArtifactService(Uploads(store, parts.blobs, parts.reaper)), server.grpc
+    )
+    endpoint_service_pb2_grpc.add_EndpointServiceServicer_to_server(
+        EndpointService(Endpoints(store, clock)), server.grpc
+    )
+    placement_service_pb2_grpc.add_PlacementServiceServicer_to_server(
+        PlacementService(Placements(store, clock), parts.leases), server.grpc
+    )
+    watch_service_pb2_grpc.add_WatchServiceServicer_to_server(
+        WatchService(parts.watches), server.grpc
+    )
+    discovery_service_pb2_grpc.add_DiscoveryServiceServicer_to_server(
+        DiscoveryService(parts.leases), server.grpc
+    )
+
+
+def state_metrics(parts: Parts) -> StateMetrics:
+    """Gauges of what the registry holds."""
+    return StateMetrics(
+        {
+            "revision": ("Newest revision.", lambda: parts.store.revision),
+            "blob_bytes": ("Bytes of complete contents.", lambda: parts.blobs.total_bytes),
+            "watchers": ("Open watches of resources.", lambda: parts.watches.readers),
+            "leases": ("Live workers.", lambda: len(parts.leases)),
+        }
+    )
+
+
+async def serve(settings: RegistrySettings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set, then finish what runs."""
+    async with AsyncExitStack() as stack:
+        store, blobs = await stack.enter_async_context(
+            open_store(database_path(settings), settings)
+        )
+        parts = build(settings, store, blobs)
+        await parts.reaper.sweep()
+        prometheus_client.REGISTRY.register(state_metrics(parts))
+        serve_metrics(settings.metrics_address)
+        server = RpcServer(
+            address=settings.registry_address,
+            max_message_bytes=settings.max_message_bytes,
+            interceptors=[MetricsInterceptor()],
+        )
+        register(server, parts)
+        await server.start(_SERVICES)
+        async with asyncio.TaskGroup() as background:
+            tasks = [
+                background.create_task(parts.leases.run()),
+                background.create_task(parts.sweep.run()),
+            ]
+            await server.set_health("", serving=True)
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+            # Watches would run for ever; ended first, they don't hold up the drain.
+            parts.store.close()
+            parts.leases.close()
+            await server.stop(settings.drain_seconds)
+
+
+async def _run(settings: RegistrySettings) -> None:
+    await serve(settings, stop_requested())
+
+
+def main() -> int:
+    """Run the process; returns its exit code."""
+    try:
+        settings = load(RegistrySettings)
+        configure_logs(service="registry", level=settings.log_level, style=settings.log_style)
+        asyncio.run(_run(settings))
+    except (InferplaneError, SettingsError) as error:
+        sys.stderr.write(f"registry: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The ports against real things: memory, SQLite, disk, ONNX, clocks."""

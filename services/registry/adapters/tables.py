@@ -1,0 +1,69 @@
+"""The tables of the SQL store, as the newest migration leaves them."""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+metadata = MetaData()
+
+# One row for each resource. `body` is the whole record; the other columns are what queries need of it.
+resources = Table(
+    "resources",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("parent", String, nullable=False),
+    Column("sort_key", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("resources_in_order", "kind", "sort_key", unique=True),
+    Index("resources_by_parent", "kind", "parent", "sort_key"),
+    Index("resources_uploading", "state", sqlite_where=text("state = 'UPLOADING'")),
+)
+
+# What refers to what: a last guard behind the rules, and the answer to "who uses this?".
+links = Table(
+    "links",
+    metadata,
+    Column("source", String, ForeignKey("resources.name", ondelete="CASCADE"), primary_key=True),
+    Column("target", String, ForeignKey("resources.name", ondelete="RESTRICT"), primary_key=True),
+    Index("links_by_target", "target"),
+)
+
+# Contents that versions have.
+blob_uses = Table(
+    "blob_uses",
+    metadata,
+    Column("version", String, ForeignKey("resources.name", ondelete="CASCADE"), primary_key=True),
+    Column("sha256", String, primary_key=True),
+    Column("size_bytes", BigInteger, primary_key=True),
+    Index("blob_uses_by_blob", "sha256", "size_bytes"),
+)
+
+# The single row of the log's bounds: resuming works after `oldest` to `revision`.
+log_bounds = Table(
+    "log_bounds",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("oldest", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+)
+
+# Which resources each commit changed.
+changes = Table(
+    "changes",
+    metadata,
+    Column("revision", BigInteger, primary_key=True, autoincrement=False),
+    Column("ordinal", Integer, primary_key=True, autoincrement=False),
+    Column("kind", String, nullable=False),
+    Column("name", String, nullable=False),
+)

@@ -1,0 +1,1 @@
+"""Records and rules of the registry: values only, no transport, store or clock."""

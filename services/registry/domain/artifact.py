@@ -1,0 +1,131 @@
+"""Rules for what a version declares: its files, its settings, its digest."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from services.registry.domain.fields import check_range
+from services.registry.domain.model import ArtifactFile, Format, VersionSettings
+from services.registry.domain.violations import Violations
+from services.rpc.names import shown
+
+MAX_FILES = 1000
+MAX_PATH_BYTES = 255
+MAX_BATCH_SIZE = 65_536  # rows
+MAX_QUEUE_DELAY_US = 60_000_000
+MAX_THREADS = 1024
+MAX_PROVIDERS = 16
+PATH_RULE = (
+    "a relative path with '/', without empty, '.' or '..' segments, NUL or backslash,"
+    f" at most {MAX_PATH_BYTES} bytes"
+)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_PROVIDER = re.compile(r"[A-Za-z][A-Za-z0-9]{0,47}ExecutionProvider")
+_EMPTY_SHA256 = hashlib.sha256().hexdigest()
+
+
+def is_path(path: str) -> bool:
+    """Whether this is a path that a file of an artifact may have."""
+    return (
+        bool(path)
+        and len(path.encode()) <= MAX_PATH_BYTES
+        and "\0" not in path
+        and "\\" not in path
+        and all(segment not in {"", ".", ".."} for segment in path.split("/"))
+    )
+
+
+def artifact_digest(files: Iterable[ArtifactFile]) -> str:
+    """SHA-256 over `path NUL size NUL sha256 LF` of every file, in the order of their paths."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file.path}\0{file.size_bytes}\0{file.sha256}\n".encode())
+    return digest.hexdigest()
+
+
+def model_file(files: Iterable[ArtifactFile]) -> ArtifactFile:
+    """The one ONNX file of a checked artifact."""
+    (found,) = (file for file in files if file.path.endswith(".onnx"))
+    return found
+
+
+def check_files(
+    violations: Violations, files: Sequence[ArtifactFile], kind: Format | None, max_file_bytes: int
+) -> tuple[ArtifactFile, ...]:
+    """The declared files, sorted by path."""
+    violations.require(
+        1 <= len(files) <= MAX_FILES, "files", f"{len(files)} files; allowed: 1 to {MAX_FILES}"
+    )
+    for index, file in enumerate(files):
+        _check_file(violations, f"files[{index}]", file, max_file_bytes)
+    _check_distinct(violations, files)
+    onnx = [file.path for file in files if file.path.endswith(".onnx")]
+    if kind is Format.ONNX and len(onnx) != 1:
+        given = ", ".join(shown(path) for path in sorted(onnx)[:5]) or "none"
+        violations.add(
+            "files",
+            f"{len(onnx)} files end in '.onnx' ({given}); allowed: exactly one, and external data",
+        )
+    return tuple(sorted(files))
+
+
+def _check_file(violations: Violations, field: str, file: ArtifactFile, most: int) -> None:
+    violations.require(
+        is_path(file.path), f"{field}.path", f"{shown(file.path)}; allowed: {PATH_RULE}"
+    )
+    violations.require(
+        0 <= file.size_bytes <= most,
+        f"{field}.size_bytes",
+        f"{file.size_bytes}; allowed: 0 to {most}",
+    )
+    if not _SHA256.fullmatch(file.sha256):
+        violations.add(
+            f"{field}.sha256", f"{shown(file.sha256)}; allowed: 64 lower-case hex digits"
+        )
+    elif (file.size_bytes == 0) != (file.sha256 == _EMPTY_SHA256):
+        violations.add(
+            f"{field}.sha256",
+            f"{file.sha256} does not go with {file.size_bytes} bytes;"
+            f" allowed: {_EMPTY_SHA256} for empty files, and for them only",
+        )
+
+
+def _check_distinct(violations: Violations, files: Sequence[ArtifactFile]) -> None:
+    # With `/` sorted before everything else, a folder's files follow right behind a file of its name.
+    paths = sorted(file.path.split("/") for file in files)
+    for one, next_one in pairwise(paths):
+        if one == next_one:
+            violations.add("files", f"path {shown('/'.join(one))} is declared twice; allowed: once")
+        elif next_one[: len(one)] == one:
+            violations.add(
+                "files",
+                f"path {shown('/'.join(one))} is a file and the folder of"
+                f" {shown('/'.join(next_one))}; allowed: one of both",
+            )
+
+
+def check_settings(violations: Violations, settings: VersionSettings) -> VersionSettings:
+    """Run settings within their ranges."""
+    field = "settings"
+    check_range(violations, f"{field}.max_batch_size", settings.max_batch_size, MAX_BATCH_SIZE)
+    check_range(
+        violations,
+        f"{field}.max_queue_delay_us",
+        settings.max_queue_delay_us,
+        MAX_QUEUE_DELAY_US,
+    )
+    check_range(violations, f"{field}.intra_op_threads", settings.intra_op_threads, MAX_THREADS)
+    providers = settings.execution_providers
+    violations.require(
+        len(providers) <= MAX_PROVIDERS and len(set(providers)) == len(providers),
+        f"{field}.execution_providers",
+        f"{len(providers)} names; allowed: at most {MAX_PROVIDERS} different ones",
+    )
+    for index, provider in enumerate(providers):
+        violations.require(
+            _PROVIDER.fullmatch(provider) is not None,
+            f"{field}.execution_providers[{index}]",
+            f"{shown(provider)}; allowed: a name such as CUDAExecutionProvider",
+        )
+    return settings

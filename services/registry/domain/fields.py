@@ -1,0 +1,58 @@
+"""Rules for fields that several resources share: descriptions, tags, update masks, integers in a range."""
+
+from collections.abc import Mapping, Sequence
+
+from services.registry.domain.violations import Violations
+from services.rpc.errors import InvalidArgumentError
+from services.rpc.names import shown
+
+MAX_DESCRIPTION = 4096  # characters
+MAX_TAGS = 64
+MAX_TAG_KEY = 63  # characters
+MAX_TAG_VALUE = 255  # characters
+
+
+def check_description(violations: Violations, value: str) -> str:
+    """A description within its limit."""
+    violations.require(
+        len(value) <= MAX_DESCRIPTION,
+        "description",
+        f"{len(value)} characters; allowed: at most {MAX_DESCRIPTION}",
+    )
+    return value
+
+
+def check_tags(violations: Violations, field: str, tags: Mapping[str, str]) -> Mapping[str, str]:
+    """Labels within their limits, in the order of their keys."""
+    violations.require(
+        len(tags) <= MAX_TAGS, field, f"{len(tags)} entries; allowed: at most {MAX_TAGS}"
+    )
+    for key, value in tags.items():
+        violations.require(
+            1 <= len(key) <= MAX_TAG_KEY,
+            field,
+            f"key {shown(key)} has {len(key)} characters; allowed: 1 to {MAX_TAG_KEY}",
+        )
+        violations.require(
+            len(value) <= MAX_TAG_VALUE,
+            f"{field}[{key[:MAX_TAG_KEY]}]",
+            f"{len(value)} characters; allowed: at most {MAX_TAG_VALUE}",
+        )
+    return dict(sorted(tags.items()))
+
+
+def check_range(violations: Violations, field: str, value: int, most: int) -> int:
+    """An integer from 0 to `most`."""
+    violations.require(0 <= value <= most, field, f"{value} is out of range; allowed: 0 to {most}")
+    return value
+
+
+def masked_fields(paths: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
+    """The fields that an update mask names; all if it is empty. Unknown paths are refused."""
+    unknown = sorted(set(paths) - set(allowed))
+    if unknown:
+        given = ", ".join(shown(path) for path in unknown)
+        raise InvalidArgumentError.of_field(
+            "update_mask", f"no such field: {given}; allowed: {', '.join(allowed)}"
+        )
+    return tuple(field for field in allowed if not paths or field in paths)

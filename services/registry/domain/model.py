@@ -1,0 +1,111 @@
+"""Models, their immutable versions, and aliases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from services.rpc.names import AliasName, ModelName, VersionName
+
+
+class VersionState(Enum):
+    """Life of a version: UPLOADING → READY; a version whose artifact is refused does not stay."""
+
+    UPLOADING = "UPLOADING"
+    READY = "READY"
+
+
+class Format(Enum):
+    """Format of an artifact."""
+
+    ONNX = "ONNX"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BlobId:
+    """Content of a file: what it must hash to, and how long it is."""
+
+    sha256: str  # lower-case hex
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ArtifactFile:
+    """One file of an artifact."""
+
+    path: str  # relative, with `/`
+    size_bytes: int
+    sha256: str  # lower-case hex
+
+    @property
+    def blob(self) -> BlobId:
+        """The content, which other files and versions may share."""
+        return BlobId(self.sha256, self.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Name, type and shape of an input or output."""
+
+    name: str
+    datatype: str  # in the Open Inference Protocol's words
+    shape: tuple[int, ...]  # -1: any size
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a model takes and gives."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionSettings:
+    """How a version is run; zero values mean the worker's defaults."""
+
+    max_batch_size: int = 0  # rows
+    max_queue_delay_us: int = 0
+    intra_op_threads: int = 0
+    execution_providers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A family of versions that answer the same question."""
+
+    name: ModelName
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    create_time: datetime
+    update_time: datetime
+    etag: str = ""  # given by the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVersion:
+    """An immutable artifact with what is needed to run it."""
+
+    name: VersionName
+    state: VersionState
+    format: Format
+    files: tuple[ArtifactFile, ...]  # sorted by path
+    digest: str
+    size_bytes: int
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    settings: VersionSettings = VersionSettings()
+    lineage: Mapping[str, str] = field(default_factory=dict)
+    create_time: datetime
+    etag: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias:
+    """A movable name for a READY version of the same model."""
+
+    name: AliasName
+    version: VersionName
+    create_time: datetime
+    update_time: datetime
+    etag: str = ""

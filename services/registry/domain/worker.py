@@ -1,0 +1,63 @@
+"""Workers: live processes that serve versions, and what they report."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from services.rpc.names import VersionName, WorkerName
+
+
+class LoadState(Enum):
+    """Where a version stands on one worker."""
+
+    PENDING = "PENDING"
+    PULLING = "PULLING"
+    LOADING = "LOADING"
+    WARMING = "WARMING"
+    READY = "READY"
+    DRAINING = "DRAINING"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionCounters:
+    """Totals of one version since the worker started."""
+
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    rejected: int = 0
+    duration_us: int = 0  # sum over answered calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerVersion:
+    """A version on a worker."""
+
+    version: VersionName
+    state: LoadState
+    reason: str = ""
+    counters: VersionCounters = VersionCounters()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A live worker process; it exists while its lease is renewed."""
+
+    name: WorkerName
+    pool: str
+    zone: str = ""
+    address: str
+    draining: bool = False
+    versions: tuple[WorkerVersion, ...] = ()
+    in_flight: int = 0
+    pid: int = 0
+    release: str = ""
+    metrics_address: str = ""
+    start_time: datetime | None = None
+
+    @property
+    def routing(self) -> tuple[object, ...]:
+        """What routing needs to know; only changes of this are told to watchers."""
+        states = tuple(sorted((str(v.version), v.state.value) for v in self.versions))
+        return (self.address, self.pool, self.zone, self.draining, states)

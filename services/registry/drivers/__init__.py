@@ -1,0 +1,1 @@
+"""What the registry does: use cases over ports, on asyncio."""

@@ -1,0 +1,1 @@
+"""What the registry needs from the outside, as small protocols."""

@@ -1,0 +1,1 @@
+"""The registry's gRPC services: messages in, use cases, messages out."""

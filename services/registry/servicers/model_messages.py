@@ -1,0 +1,98 @@
+"""Models, versions and aliases between messages and the domain."""
+
+from collections.abc import Mapping
+
+from inferplane.registry.v1 import model_pb2
+
+from services.registry.domain.model import (
+    Alias,
+    ArtifactFile,
+    Format,
+    Model,
+    ModelVersion,
+    TensorSpec,
+    VersionSettings,
+    VersionState,
+)
+from services.registry.drivers.versions import Declaration
+from services.registry.servicers.times import timestamp
+
+_STATES: Mapping[VersionState, model_pb2.VersionState.ValueType] = {
+    VersionState.UPLOADING: model_pb2.VERSION_STATE_UPLOADING,
+    VersionState.READY: model_pb2.VERSION_STATE_READY,
+}
+_FORMATS: Mapping[Format, model_pb2.Format.ValueType] = {Format.ONNX: model_pb2.FORMAT_ONNX}
+_FORMATS_READ = {value: key for key, value in _FORMATS.items()}
+
+
+def model_message(model: Model) -> model_pb2.Model:
+    """The model as a message."""
+    return model_pb2.Model(
+        name=str(model.name),
+        description=model.description,
+        tags=model.tags,
+        create_time=timestamp(model.create_time),
+        update_time=timestamp(model.update_time),
+        etag=model.etag,
+    )
+
+
+def version_message(version: ModelVersion) -> model_pb2.ModelVersion:
+    """The version as a message."""
+    return model_pb2.ModelVersion(
+        name=str(version.name),
+        state=_STATES[version.state],
+        format=_FORMATS[version.format],
+        files=[
+            model_pb2.ArtifactFile(path=f.path, size_bytes=f.size_bytes, sha256=f.sha256)
+            for f in version.files
+        ],
+        digest=version.digest,
+        size_bytes=version.size_bytes,
+        inputs=[_tensor_message(spec) for spec in version.inputs],
+        outputs=[_tensor_message(spec) for spec in version.outputs],
+        settings=_settings_message(version.settings),
+        lineage=version.lineage,
+        create_time=timestamp(version.create_time),
+        etag=version.etag,
+    )
+
+
+def _tensor_message(spec: TensorSpec) -> model_pb2.TensorSpec:
+    return model_pb2.TensorSpec(name=spec.name, datatype=spec.datatype, shape=spec.shape)
+
+
+def _settings_message(settings: VersionSettings) -> model_pb2.VersionSettings:
+    return model_pb2.VersionSettings(
+        max_batch_size=settings.max_batch_size,
+        max_queue_delay_us=settings.max_queue_delay_us,
+        intra_op_threads=settings.intra_op_threads,
+        execution_providers=settings.execution_providers,
+    )
+
+
+def declaration(message: model_pb2.ModelVersion) -> Declaration:
+    """What a caller declares of a version."""
+    settings = message.settings
+    return Declaration(
+        format=_FORMATS_READ.get(message.format),
+        files=[ArtifactFile(f.path, f.size_bytes, f.sha256) for f in message.files],
+        settings=VersionSettings(
+            max_batch_size=settings.max_batch_size,
+            max_queue_delay_us=settings.max_queue_delay_us,
+            intra_op_threads=settings.intra_op_threads,
+            execution_providers=tuple(settings.execution_providers),
+        ),
+        lineage=dict(message.lineage),
+    )
+
+
+def alias_message(alias: Alias) -> model_pb2.Alias:
+    """The alias as a message."""
+    return model_pb2.Alias(
+        name=str(alias.name),
+        version=str(alias.version),
+        create_time=timestamp(alias.create_time),
+        update_time=timestamp(alias.update_time),
+        etag=alias.etag,
+    )

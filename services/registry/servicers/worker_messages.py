@@ -1,0 +1,131 @@
+"""Workers between messages and the domain, checked on their way in."""
+
+from inferplane.discovery.v1 import worker_pb2
+
+from services.registry.domain.violations import Violations
+from services.registry.domain.worker import LoadState, VersionCounters, Worker, WorkerVersion
+from services.registry.drivers.leases import LiveWorker
+from services.registry.servicers.placement_messages import LOAD_STATES
+from services.registry.servicers.times import moment, timestamp
+from services.rpc import address as addresses
+from services.rpc import names
+
+MAX_VERSIONS = 10_000
+MAX_TEXT = 63  # characters of a zone or a release
+_LONGEST_REASON = 2000  # characters; the rest is cut, a long reason is no reason to lose the lease
+_STATES_READ = {value: key for key, value in LOAD_STATES.items()}
+
+
+def worker_message(live: LiveWorker) -> worker_pb2.Worker:
+    """The worker as a message."""
+    worker = live.worker
+    return worker_pb2.Worker(
+        name=str(worker.name),
+        pool=worker.pool,
+        zone=worker.zone,
+        address=worker.address,
+        draining=worker.draining,
+        versions=[_version_message(version) for version in worker.versions],
+        in_flight=worker.in_flight,
+        pid=worker.pid,
+        release=worker.release,
+        metrics_address=worker.metrics_address,
+        start_time=None if worker.start_time is None else timestamp(worker.start_time),
+        expire_time=timestamp(live.expire_time),
+    )
+
+
+def _version_message(version: WorkerVersion) -> worker_pb2.WorkerVersion:
+    counters = version.counters
+    return worker_pb2.WorkerVersion(
+        version=str(version.version),
+        state=LOAD_STATES[version.state],
+        reason=version.reason,
+        counters=worker_pb2.VersionCounters(
+            succeeded=counters.succeeded,
+            failed=counters.failed,
+            cancelled=counters.cancelled,
+            rejected=counters.rejected,
+            duration_us=counters.duration_us,
+        ),
+    )
+
+
+def read_worker(message: worker_pb2.Worker) -> Worker:
+    """The worker that a message describes; all violations at once."""
+    violations = Violations()
+    name = violations.take(names.parse_worker, "worker.name", message.name)
+    violations.take(names.check_id, "worker.pool", message.pool)
+    violations.take(_check_address, "worker.address", message.address)
+    if message.metrics_address:
+        violations.take(_check_address, "worker.metrics_address", message.metrics_address)
+    for field, text in (("zone", message.zone), ("release", message.release)):
+        violations.require(
+            len(text) <= MAX_TEXT,
+            f"worker.{field}",
+            f"{len(text)} characters; allowed: at most {MAX_TEXT}",
+        )
+    versions = _read_versions(violations, message)
+    violations.raise_if_any()
+    assert name is not None
+    return Worker(
+        name=name,
+        pool=message.pool,
+        zone=message.zone,
+        address=message.address,
+        draining=message.draining,
+        versions=versions,
+        in_flight=message.in_flight,
+        pid=message.pid,
+        release=message.release,
+        metrics_address=message.metrics_address,
+        start_time=(
+            moment("worker.start_time", message.start_time)
+            if message.HasField("start_time")
+            else None
+        ),
+    )
+
+
+def _check_address(field: str, text: str) -> str:
+    return str(addresses.parse(text, field))
+
+
+def _read_versions(violations: Violations, message: worker_pb2.Worker) -> tuple[WorkerVersion, ...]:
+    count = len(message.versions)
+    violations.require(
+        count <= MAX_VERSIONS, "worker.versions", f"{count}; allowed: at most {MAX_VERSIONS}"
+    )
+    read: dict[names.VersionName, WorkerVersion] = {}
+    for index, given in enumerate(message.versions):
+        field = f"worker.versions[{index}]"
+        name = violations.take(names.parse_version, f"{field}.version", given.version)
+        state = _STATES_READ.get(given.state)
+        if state is None:
+            allowed = ", ".join(state.value for state in LoadState)
+            violations.add(f"{field}.state", f"{given.state}; allowed: {allowed}")
+        if name is None or state is None:
+            continue
+        violations.require(
+            name not in read, f"{field}.version", f"{name} is there twice; allowed: once"
+        )
+        read[name] = _worker_version(name, state, given)
+    return tuple(read.values())
+
+
+def _worker_version(
+    name: names.VersionName, state: LoadState, given: worker_pb2.WorkerVersion
+) -> WorkerVersion:
+    counters = given.counters
+    return WorkerVersion(
+        version=name,
+        state=state,
+        reason=given.reason[:_LONGEST_REASON],
+        counters=VersionCounters(
+            succeeded=counters.succeeded,
+            failed=counters.failed,
+            cancelled=counters.cancelled,
+            rejected=counters.rejected,
+            duration_us=counters.duration_us,
+        ),
+    )
