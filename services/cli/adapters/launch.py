@@ -121,6 +121,7 @@ class Launch:
                 reason="NOT_READY",
             )
             return
+        self._narrator.settle()
         self._on_ready(Ready(time.monotonic() - self._begun, edge, workers, self._settings.pool))
         self._answered = True
 

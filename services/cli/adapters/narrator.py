@@ -6,12 +6,14 @@ It writes from a thread of its own: a terminal that is held up holds up nothing 
 import queue
 import sys
 import threading
+import time
 from typing import TextIO
 
 from services.cli.domain import log_line
 
 _BACKLOG = 1000  # lines; what comes while so many wait is dropped and counted
-_COLOURS = {log_line.WARNING: "33", log_line.WARNING + 1: "31"}
+_REPEAT_SECONDS = 10.0
+_COLOURS = {log_line.WARNING: "33", log_line.ERROR: "31"}
 
 
 class Narrator:
@@ -19,7 +21,9 @@ class Narrator:
 
     def __init__(self, *, verbose: bool, stream: TextIO | None = None) -> None:
         """With `verbose` all lines of the children are shown, else warnings and errors."""
-        self._least = 0 if verbose else log_line.WARNING
+        self._verbose = verbose
+        self._settled = False
+        self._told_at: dict[tuple[str, str], float] = {}  # by service and event
         self._stream = stream or sys.stderr
         self._coloured = self._stream.isatty()
         self._waiting: queue.Queue[str | None] = queue.Queue(_BACKLOG)
@@ -39,6 +43,10 @@ class Narrator:
             return
         self._thread.join(seconds)
 
+    def settle(self) -> None:
+        """All answer: from now on warnings are worth showing; before, services only wait for each other."""
+        self._settled = True
+
     def hush(self) -> None:
         """Show no more lines of children: they are asked to end, and what they say then is in their logs."""
         self._quiet = True
@@ -54,14 +62,31 @@ class Narrator:
         if self._quiet:
             return
         parsed = log_line.parse(service, raw)
-        if parsed.level >= self._least and parsed.text.strip():
+        if parsed.text.strip() and (self._verbose or self._matters(parsed)):
             self.say(self._formatted(parsed))
 
+    def _matters(self, line: log_line.LogLine) -> bool:
+        """Whether a line is shown without `verbose`; a warning that is given again and again is shown once."""
+        if not line.event:
+            return True
+        if line.level < (log_line.WARNING if self._settled else log_line.ERROR):
+            return False
+        now, key = time.monotonic(), (line.service, line.event)
+        told_at = self._told_at.get(key)
+        if told_at is not None and now - told_at < _REPEAT_SECONDS:
+            return False
+        if len(self._told_at) >= _BACKLOG:
+            self._told_at.clear()
+        self._told_at[key] = now
+        return True
+
     def started(self, service: str, pid: int) -> None:
-        if self._least == 0:
+        if self._verbose:
             self.say(f"{service} runs as process {pid}")
 
     def died(self, service: str, how: str, restart_in: float, last_lines: list[str]) -> None:
+        if self._quiet:
+            return
         self.say(f"{service} {how}; it is started again in {restart_in:g} s")
         if last_lines:
             self.say(f"{service} dies again and again. The end of its log:")
@@ -69,7 +94,7 @@ class Narrator:
                 self.say(f"  {log_line.parse(service, raw).text}")
 
     def stopped(self, service: str, how: str) -> None:
-        if self._least == 0 or "killed" in how:
+        if self._verbose or "killed" in how:
             self.say(f"{service} {how}")
 
     def _formatted(self, line: log_line.LogLine) -> str:

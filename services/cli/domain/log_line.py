@@ -14,6 +14,7 @@ _LEVELS = {
     "exception": 3,
 }
 WARNING = _LEVELS["warning"]
+ERROR = _LEVELS["error"]
 _OWN_FIELDS = frozenset({"timestamp", "level", "event", "service", "logger", "exception"})
 
 
@@ -26,6 +27,7 @@ class LogLine:
     level_name: str
     time: str  # ISO 8601, UTC; empty: not told
     text: str  # event and its fields
+    event: str  # without its fields; empty: the line is no JSON object
 
     @property
     def clock(self) -> str:
@@ -41,14 +43,15 @@ def parse(service: str, raw: str) -> LogLine:
     except ValueError:
         record = None
     if not isinstance(record, dict):
-        return LogLine(service, WARNING, "", "", raw)
+        return LogLine(service, WARNING, "", "", raw, "")
     name = str(record.get("level", "info")).lower()
     fields = [f"{key}={_shown(value)}" for key, value in record.items() if key not in _OWN_FIELDS]
-    text = " ".join([str(record.get("event", "")), *fields]).strip()
+    event = str(record.get("event", ""))
+    text = " ".join([event, *fields]).strip()
     if "exception" in record:
         text = f"{text}\n{record['exception']}"
     time = str(record.get("timestamp", ""))
-    return LogLine(service, _LEVELS.get(name, WARNING), name, time, text)
+    return LogLine(service, _LEVELS.get(name, WARNING), name, time, text, event)
 
 
 def _shown(value: object) -> str:

@@ -9,7 +9,10 @@ _LAST_WORDS = 1.0  # seconds for what an ended process wrote to be read
 
 
 class OutputPipe:
-    """A pipe of our own: asyncio's subprocess pipes would make waiting for the process wait for all who inherited them."""
+    """A pipe of our own.
+
+    With asyncio's subprocess pipes, waiting for the process means waiting for all who inherited them.
+    """
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         """`take` gets every line, with its newline."""
