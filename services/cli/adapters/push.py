@@ -67,8 +67,9 @@ async def _declare(
         return await _create(edge, VersionName(order.model, order.version), wanted)
     for attempt in range(1, _NUMBERING_TRIES + 1):
         there = await list_versions(edge, order.model)
-        for version in reversed(there):
-            if version.state == model_pb2.VERSION_STATE_UPLOADING and _same(version, wanted):
+        begun = [v for v in there if v.state == model_pb2.VERSION_STATE_UPLOADING or v is there[-1]]
+        for version in reversed(begun):
+            if _same(version, wanted) and version.settings == wanted.settings:
                 return version
         number = next_version(names.parse_version("name", v.name).version for v in there)
         try:

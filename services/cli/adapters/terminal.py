@@ -33,6 +33,15 @@ def as_dict(message: Message) -> dict[str, Any]:
     return found
 
 
+def plain_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of columns that are two spaces apart, for programs that cut."""
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))] if rows else []
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
 class Terminal:
     """Prints results and implements `ports.report.Report`."""
 
@@ -61,24 +70,30 @@ class Terminal:
         if self.as_json:
             self.json(as_dict(message))
             return
-        grid = Table.grid(padding=(0, 2))
-        for label, value in fields.items():
-            if value:
-                grid.add_row(Text(label, style="bold"), Text(value))
-        self._out.print(grid)
+        self._print([[label, value] for label, value in fields.items() if value], [])
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A plain table without lines, easy to cut."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for header in headers:
-            table.add_column(header, no_wrap=not sys.stdout.isatty())
+        """A table without lines."""
+        self._print(rows, headers)
+
+    def _print(self, rows: Sequence[Sequence[str]], headers: Sequence[str]) -> None:
+        """On a terminal cells are folded to its width; elsewhere each row is one line, whatever its length."""
+        if not self._out.is_terminal:
+            sys.stdout.writelines(
+                line + "\n" for line in plain_table([headers, *rows] if headers else rows)
+            )
+            return
+        table = Table(box=None, pad_edge=False, show_header=bool(headers), header_style="bold")
+        for index in range(len(rows[0]) if rows else 0):
+            header = headers[index] if headers else ""
+            table.add_column(header, overflow="fold", style="" if headers or index else "bold")
         for row in rows:
             table.add_row(*[Text(cell) for cell in row])
         self._out.print(table)
 
-    def json(self, value: object) -> None:
-        """A value as JSON on stdout."""
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    def json(self, value: object, indent: int | None = 2) -> None:
+        """A value as JSON on stdout; in one line if `indent` is None."""
+        sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
 
     def result(self, text: str) -> None:
         """A line of the result; nothing with JSON, which says it all."""

@@ -161,4 +161,4 @@ def infer(
 
     name = parse_endpoint_reference(endpoint)
     call = InferenceCall(address, name, version, read_text(json).encode(), timeout)
-    terminal(output).json(send(call))
+    terminal(output).json(send(call), indent=None)
