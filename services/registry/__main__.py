@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-import prometheus_client
 import sqlalchemy as sa
 import structlog
 from inferplane.discovery.v1 import discovery_service_pb2, discovery_service_pb2_grpc
@@ -26,6 +25,7 @@ from inferplane.registry.v1 import (
     watch_service_pb2,
     watch_service_pb2_grpc,
 )
+from prometheus_client import REGISTRY, CollectorRegistry
 
 from services.registry.adapters import state_lock
 from services.registry.adapters.disk_blob_store import DiskBlobStore
@@ -35,6 +35,7 @@ from services.registry.adapters.sql_store import SqlStore
 from services.registry.adapters.state_metrics import StateMetrics
 from services.registry.adapters.system_clock import SystemClock
 from services.registry.drivers.blob_reaper import BlobReaper
+from services.registry.drivers.declarations import Declarations
 from services.registry.drivers.endpoints import Endpoints
 from services.registry.drivers.leases import Leases
 from services.registry.drivers.models import Aliases, Models
@@ -118,6 +119,7 @@ class Parts:
     blobs: DiskBlobStore
     reaper: BlobReaper
     versions: Versions
+    declarations: Declarations
     leases: Leases
     watches: Watches
     sweep: UploadSweep
@@ -127,14 +129,7 @@ def build(settings: RegistrySettings, store: SqlStore | MemoryStore, blobs: Disk
     """Put the parts together."""
     clock = SystemClock()
     reaper = BlobReaper(store, blobs)
-    versions = Versions(
-        store=store,
-        blobs=blobs,
-        reaper=reaper,
-        inspector=OnnxInspector(seconds=settings.inspect_seconds),
-        clock=clock,
-        max_file_bytes=settings.max_file_bytes,
-    )
+    versions = Versions(store, blobs, reaper, OnnxInspector(seconds=settings.inspect_seconds))
     ttl = timedelta(seconds=settings.upload_ttl_seconds)
     return Parts(
         store=store,
@@ -143,7 +138,8 @@ def build(settings: RegistrySettings, store: SqlStore | MemoryStore, blobs: Disk
         versions=versions,
         leases=Leases(clock),
         watches=Watches(store),
-        sweep=UploadSweep(store, versions, clock, ttl),
+        sweep=UploadSweep(store, blobs, versions, clock, ttl),
+        declarations=Declarations(store, reaper, clock, settings.max_file_bytes),
     )
 
 
@@ -151,7 +147,12 @@ def register(server: RpcServer, parts: Parts) -> None:
     """Put the services on the server."""
     store, clock = parts.store, SystemClock()
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelService(Models(store, parts.reaper, clock), parts.versions, Aliases(store, clock)),
+        ModelService(
+            Models(store, parts.reaper, clock),
+            parts.declarations,
+            parts.versions,
+            Aliases(store, clock),
+        ),
         server.grpc,
     )
     artifact_service_pb2_grpc.add_ArtifactServiceServicer_to_server(
@@ -183,7 +184,9 @@ def state_metrics(parts: Parts) -> StateMetrics:
     )
 
 
-async def serve(settings: RegistrySettings, stop: asyncio.Event) -> None:
+async def serve(
+    settings: RegistrySettings, stop: asyncio.Event, metrics: CollectorRegistry = REGISTRY
+) -> None:
     """Serve until `stop` is set, then finish what runs."""
     async with AsyncExitStack() as stack:
         store, blobs = await stack.enter_async_context(
@@ -191,12 +194,12 @@ async def serve(settings: RegistrySettings, stop: asyncio.Event) -> None:
         )
         parts = build(settings, store, blobs)
         await parts.reaper.sweep()
-        prometheus_client.REGISTRY.register(state_metrics(parts))
+        metrics.register(state_metrics(parts))
         serve_metrics(settings.metrics_address)
         server = RpcServer(
             address=settings.registry_address,
             max_message_bytes=settings.max_message_bytes,
-            interceptors=[MetricsInterceptor()],
+            interceptors=[MetricsInterceptor(metrics)],
         )
         register(server, parts)
         await server.start(_SERVICES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # grpc's classes are generic in their stubs only
 
+import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -89,12 +90,19 @@ class MetricsInterceptor(grpc.aio.ServerInterceptor):
     def _wrap_stream(self, handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         behaviour = handler.stream_stream if handler.request_streaming else handler.unary_stream
 
-        async def call(
+        async def generate(
             request: Any, context: grpc.aio.ServicerContext[Any, Any]
         ) -> AsyncIterator[Any]:
             with self._measured(method, context):
                 async for response in behaviour(request, context):
                     yield response
+
+        async def write(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+            with self._measured(method, context):
+                await behaviour(request, context)
+
+        # Both forms that grpc.aio takes, as in `interceptor.py`.
+        call = generate if inspect.isasyncgenfunction(behaviour) else write
 
         make = (
             grpc.stream_stream_rpc_method_handler

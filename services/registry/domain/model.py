@@ -97,6 +97,7 @@ class ModelVersion:
     settings: VersionSettings = VersionSettings()
     lineage: Mapping[str, str] = field(default_factory=dict)
     create_time: datetime
+    declare_time: datetime  # of the last declaration; an upload that is taken up again lives longer
     etag: str = ""
 
 

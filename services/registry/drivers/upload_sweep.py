@@ -1,13 +1,14 @@
 """The upload sweep: removes versions whose upload was given up."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
 from services.registry.domain.catalog import Query
 from services.registry.domain.model import ModelVersion, VersionState
 from services.registry.drivers.versions import Versions
+from services.registry.ports.blob_store import BlobStore
 from services.registry.ports.clock import Clock
 from services.registry.ports.store import Store
 from services.rpc.errors import AbortedError, NotFoundError
@@ -18,8 +19,11 @@ _log = structlog.get_logger(__name__)
 class UploadSweep:
     """Wakes when the oldest upload would be over and removes those to which nothing came for too long."""
 
-    def __init__(self, store: Store, versions: Versions, clock: Clock, ttl: timedelta) -> None:
+    def __init__(
+        self, store: Store, blobs: BlobStore, versions: Versions, clock: Clock, ttl: timedelta
+    ) -> None:
         self._store = store
+        self._blobs = blobs
         self._versions = versions
         self._clock = clock
         self._ttl = ttl
@@ -43,7 +47,7 @@ class UploadSweep:
         uploading = await self._store.read(lambda view: view.find(ModelVersion, query))
         waits = []
         for version in uploading:
-            left = await self._versions.last_activity(version) + self._ttl - self._clock.now()
+            left = await self._last_activity(version) + self._ttl - self._clock.now()
             if left > timedelta():
                 waits.append(left)
                 continue
@@ -53,3 +57,12 @@ class UploadSweep:
             except (AbortedError, NotFoundError):
                 continue  # it was finished, declared anew or deleted this moment
         return min(waits, default=None)
+
+    async def _last_activity(self, version: ModelVersion) -> datetime:
+        """When a version was declared, or bytes of it arrived last."""
+        moments = [version.declare_time]
+        for file in version.files:
+            moment = await self._blobs.last_write(file.blob)
+            if moment is not None:
+                moments.append(moment)
+        return max(moments)

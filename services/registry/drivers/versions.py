@@ -1,42 +1,31 @@
-"""Use cases of model versions: declare, finish, list, delete."""
+"""Use cases of model versions: finish, list, delete."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from services.registry.domain.artifact import (
-    artifact_digest,
-    check_files,
-    check_settings,
     model_file,
 )
 from services.registry.domain.catalog import Name
-from services.registry.domain.fields import check_tags
 from services.registry.domain.model import (
-    ArtifactFile,
     BlobId,
-    Format,
     Model,
     ModelVersion,
     Signature,
-    VersionSettings,
     VersionState,
 )
 from services.registry.domain.page import Page, PageRequest
 from services.registry.domain.references import check_etag, refuse_while_used
-from services.registry.domain.violations import Violations
 from services.registry.drivers.blob_reaper import BlobReaper
 from services.registry.drivers.completion import to_completion
 from services.registry.drivers.lookup import endpoints_serving, existing, page
 from services.registry.ports.blob_store import BlobStore
-from services.registry.ports.clock import Clock
 from services.registry.ports.model_inspector import ModelInspector, StoredFile
 from services.registry.ports.store import Store, Transaction
 from services.rpc.errors import (
     AbortedError,
-    AlreadyExistsError,
     FailedPreconditionError,
     InvalidArgumentError,
 )
@@ -45,76 +34,17 @@ from services.rpc.names import ModelName, VersionName
 _LISTED = 10  # files that an error names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
-    """A version as its maker declares it, unchecked."""
-
-    format: Format | None
-    files: Sequence[ArtifactFile]
-    settings: VersionSettings
-    lineage: Mapping[str, str]
-
-
 class Versions:
-    """Takes versions from their declaration to READY, and away again."""
+    """Takes declared versions to READY, and away again."""
 
     def __init__(
-        self,
-        *,
-        store: Store,
-        blobs: BlobStore,
-        reaper: BlobReaper,
-        inspector: ModelInspector,
-        clock: Clock,
-        max_file_bytes: int,
+        self, store: Store, blobs: BlobStore, reaper: BlobReaper, inspector: ModelInspector
     ) -> None:
         self._store = store
         self._blobs = blobs
         self._reaper = reaper
         self._inspector = inspector
-        self._clock = clock
-        self._max_file_bytes = max_file_bytes
         self._finishing: WeakValueDictionary[VersionName, asyncio.Lock] = WeakValueDictionary()
-        self._declared: dict[VersionName, datetime] = {}  # again, without a change
-
-    async def declare(self, name: VersionName, declaration: Declaration) -> ModelVersion:
-        """Create an UPLOADING version, and its model if need be; the same files again resume it."""
-        version = self._checked(name, declaration)
-
-        async def work(transaction: Transaction) -> ModelVersion:
-            known = await transaction.get(ModelVersion, name)
-            if known is not None:
-                return await _resume(transaction, known, version)
-            if await transaction.get(Model, name.parent) is None:
-                now = version.create_time
-                await transaction.put(Model(name=name.parent, create_time=now, update_time=now))
-            return await transaction.put(version)
-
-        async with self._reaper.guard:
-            declared = await self._store.write(work)
-        self._declared[name] = version.create_time
-        return declared
-
-    def _checked(self, name: VersionName, declaration: Declaration) -> ModelVersion:
-        violations = Violations()
-        files = check_files(violations, declaration.files, declaration.format, self._max_file_bytes)
-        check_settings(violations, declaration.settings)
-        lineage = check_tags(violations, "lineage", declaration.lineage)
-        if declaration.format is None:
-            violations.add("format", "is not set; allowed: FORMAT_ONNX")
-        violations.raise_if_any()
-        assert declaration.format is not None
-        return ModelVersion(
-            name=name,
-            state=VersionState.UPLOADING,
-            format=declaration.format,
-            files=files,
-            digest=artifact_digest(files),
-            size_bytes=sum(file.size_bytes for file in files),
-            settings=declaration.settings,
-            lineage=lineage,
-            create_time=self._clock.now(),
-        )
 
     async def finish(self, name: VersionName) -> ModelVersion:
         """Make a complete version READY; remove one whose artifact is no valid model."""
@@ -172,9 +102,7 @@ class Versions:
                 )
             )
 
-        ready = await self._store.write(work)
-        self._declared.pop(version.name, None)
-        return ready
+        return await self._store.write(work)
 
     async def get(self, name: VersionName) -> ModelVersion:
         return await self._store.read(lambda view: existing(view, ModelVersion, name))
@@ -211,26 +139,3 @@ class Versions:
 
         async with self._reaper.guard:
             await self._reaper.remove_unused(await self._store.write(work))
-        self._declared.pop(name, None)
-
-    async def last_activity(self, version: ModelVersion) -> datetime:
-        """When a version was declared, or bytes of it arrived last."""
-        moments = [self._declared.get(version.name, version.create_time)]
-        for file in version.files:
-            moment = await self._blobs.last_write(file.blob)
-            if moment is not None:
-                moments.append(moment)
-        return max(moments)
-
-
-async def _resume(
-    transaction: Transaction, known: ModelVersion, declared: ModelVersion
-) -> ModelVersion:
-    if known.state is not VersionState.UPLOADING or known.digest != declared.digest:
-        why = "with other files" if known.digest != declared.digest else "and is READY"
-        raise AlreadyExistsError(
-            f"{known.name} exists already {why}; use another version id",
-            metadata={"resource": str(known.name), "digest": known.digest},
-        )
-    resumed = replace(declared, create_time=known.create_time, etag=known.etag)
-    return known if resumed == known else await transaction.put(resumed)

@@ -14,7 +14,7 @@ from services.registry.domain.model import (
     VersionSettings,
     VersionState,
 )
-from services.registry.drivers.versions import Declaration
+from services.registry.drivers.declarations import Declaration
 from services.registry.servicers.times import timestamp
 
 _STATES: Mapping[VersionState, model_pb2.VersionState.ValueType] = {

@@ -9,6 +9,7 @@ from inferplane.registry.v1.model_service_pb2_grpc import ModelServiceServicer
 
 from services.registry.domain.page import page_request
 from services.registry.domain.violations import Violations
+from services.registry.drivers.declarations import Declarations
 from services.registry.drivers.models import Aliases, Models
 from services.registry.drivers.versions import Versions
 from services.registry.servicers.model_messages import (
@@ -25,7 +26,10 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class ModelService(ModelServiceServicer):
     """Reads requests, calls the use cases, writes answers."""
 
-    def __init__(self, models: Models, versions: Versions, aliases: Aliases) -> None:
+    def __init__(
+        self, models: Models, declarations: Declarations, versions: Versions, aliases: Aliases
+    ) -> None:
+        self._declarations = declarations
         self._models = models
         self._versions = versions
         self._aliases = aliases
@@ -81,7 +85,7 @@ class ModelService(ModelServiceServicer):
         assert parent is not None
         assert version_id is not None
         name = names.VersionName(parent.model, version_id)
-        version = await self._versions.declare(name, declaration(request.model_version))
+        version = await self._declarations.declare(name, declaration(request.model_version))
         return pb.CreateModelVersionResponse(model_version=version_message(version))
 
     async def FinishModelVersion(
