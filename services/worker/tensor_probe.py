@@ -1,9 +1,8 @@
 """Tries one version in a process of its own: `python -m services.worker.tensor_probe`.
 
-On stdin comes an order (`adapters/probe_order.py`). Each line on stdout is a JSON object: `{"stage": …}` for what
-begins,
-then one `{"batchable": …, "reason": …}` or `{"error": …}`. A model that crashes, never ends or takes all memory takes
-this process with it, and the last stage says where.
+On stdin comes an order (`adapters/probe_order.py`). Each line on stdout is a JSON object:
+`{"stage": …}` for what begins, then one `{"batchable": …, "reason": …}` or `{"error": …}`. A model that crashes, never
+ends or takes all memory takes this process with it, and the last stage says where.
 """
 
 import math

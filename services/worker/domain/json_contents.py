@@ -76,6 +76,8 @@ class JsonContents:
 
     def _integers(self, given: Array, datatype: Datatype) -> Array:
         low, high = datatype.bounds
+        if given.dtype.kind == "f" and datatype.size == 8:
+            given = self._exact(given)
         if given.dtype.kind == "f":
             # A list that mixes whole numbers and others arrives as doubles here.
             wrong = (given != np.floor(given)) | (np.abs(given) > _EXACT)
@@ -90,6 +92,16 @@ class JsonContents:
                 f" whole numbers from {low} to {high}",
             )
         return given.astype(datatype.dtype)
+
+    def _exact(self, given: Array) -> Array:
+        """Whole numbers beyond 2^63 beside smaller ones: NumPy makes doubles of them, which lose digits."""
+        whole = np.array(self.data, dtype=object)
+        if not all(type(element) is int for element in whole.ravel()):
+            return given
+        try:
+            return whole.astype(np.uint64)
+        except OverflowError:  # one is negative
+            return given
 
     def _floats(self, given: Array, datatype: Datatype) -> Array:
         with np.errstate(over="ignore"):
