@@ -75,9 +75,9 @@ def _replies(max_message_bytes: int) -> list[_Reply]:
             cause=_of_flags("UF", "UC", "UR", "URX", "LR", "UPE"),
             text=f"the worker of endpoint {endpoint} went away before it answered; try again",
         ),
-        _Reply(
-            cause=_of_flags("UT", "DT", "SI"),
-            text=f"endpoint {endpoint} did not answer in time",
+        *(
+            _Reply(cause=cause, text=f"endpoint {endpoint} did not answer in time")
+            for cause in (_of_flags("UT", "SI"), _of_details("max_duration_timeout"))
         ),
         _Reply(cause=None, text="%LOCAL_REPLY_BODY%"),
     ]

@@ -20,7 +20,8 @@ from services.router.resources import edge, methods, replies, wire
 from services.router.resources.shares import TOTAL, weights
 from services.rpc.names import VersionName
 
-_RETRY_ON = "connect-failure,refused-stream,reset,unavailable"
+# `cancelled`: a worker that stops cancels what outlasts its grace time. (A caller's own cancel ends the call at the edge.)
+_RETRY_ON = "connect-failure,refused-stream,reset,unavailable,cancelled"
 _ANY_WORKER_SECONDS = 10.0
 _GRPC_NOT_FOUND = "5"
 _CACHED = 4096
