@@ -1,0 +1,224 @@
+"""`inferplane up` with the real services and the real Envoy: starts, heals, ends, and leaves nothing."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from services.cli.adapters.state_directory import RunningProcess, StateDirectory
+from services.rpc.address import free_port
+from tests.integration.cli.running_mesh import DEADLINE, RunningMesh, run, running_mesh
+
+
+def _assert_gone(processes: list[RunningProcess]) -> None:
+    assert processes
+    alive = [process for process in processes if not process.wait(DEADLINE)]
+    assert alive == []
+
+
+def _assert_answers(mesh: RunningMesh) -> None:
+    listed = mesh.cli("endpoints", "list", "-o", "json")
+    assert (listed.returncode, json.loads(listed.stdout)) == (0, [])
+
+
+def test_up_answers_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    """It tells where it listens, serves through the edge, and Ctrl-C ends all of it with exit code 0.
+
+    1. `up` tells the edge, the workers and the next commands.
+    2. The API answers through the edge; sockets belong to this user alone.
+    3. SIGINT: exit code 0, every process below it is gone, no socket and no record is left.
+    """
+    with running_mesh(tmp_path, "--workers", "2") as mesh:
+        assert any(line.endswith(f"{mesh.address} (gRPC and REST)") for line in mesh.lines)
+        assert f"  export INFERPLANE_ADDRESS={mesh.address}" in mesh.lines
+        _assert_answers(mesh)
+        assert mesh.state.run.stat().st_mode & 0o077 == 0
+        processes = mesh.processes()
+        assert len(processes) == 6
+        mesh.process.send_signal(signal.SIGINT)
+        assert mesh.process.wait(DEADLINE) == 0
+        _assert_gone(processes)
+        assert list(mesh.state.run.iterdir()) == []
+    assert mesh.lines[-1] == "stopped"
+
+
+def test_what_is_killed_is_started_again(tmp_path: Path) -> None:
+    """Each child killed with SIGKILL is told of, runs again, and the mesh answers again."""
+    with running_mesh(tmp_path, "--workers", "1") as mesh:
+        for name in ("registry", "router", "envoy", "worker-1"):
+            before = mesh.pid(name)
+            os.kill(before, signal.SIGKILL)
+            mesh.until(f"^{name} was killed by signal 9; it is started again in 0.1 s$")
+            _until_answers(mesh)
+            assert mesh.pid(name) != before
+        status = json.loads(mesh.cli("status", "-o", "json").stdout)
+        assert status["problems"] == []
+        assert [envoy["in_sync"] for envoy in status["router"]["envoys"]] == [True]
+
+
+def _until_answers(mesh: RunningMesh) -> None:
+    """`wait_edge` in a process of its own: the edge answers and a worker is alive."""
+    code = (
+        "import asyncio, sys; from services.cli.adapters.readiness import wait_edge;"
+        "asyncio.run(wait_edge(sys.argv[1], 1))"
+    )
+    subprocess.run([sys.executable, "-c", code, mesh.address], check=True, timeout=DEADLINE)
+
+
+def test_taken_port_is_told_with_its_holder(tmp_path: Path) -> None:
+    """A port that somebody listens on: exit code 1, the message names port, program and pid; nothing is started."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        done = run("up", "--edge-port", str(port), "--state-dir", str(tmp_path))
+    name = psutil.Process().name()
+    assert done.returncode == 1
+    assert f"port {port} is taken by {name} (pid {os.getpid()})" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(StateDirectory(tmp_path).logs.iterdir()) == []
+
+
+def test_second_up_on_one_state_directory_is_refused(tmp_path: Path) -> None:
+    """The second `up` ends with exit code 1 and names the holder; the first is not disturbed."""
+    with running_mesh(tmp_path, "--workers", "0") as mesh:
+        other = mesh.cli("up", "--edge-port", str(free_port()))
+        assert other.returncode == 1
+        assert f"process {mesh.process.pid} holds it" in other.stderr
+        _assert_answers(mesh)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's promise is Linux's")
+def test_killed_supervisor_leaves_nothing(tmp_path: Path) -> None:
+    """SIGKILL of the supervisor ends all its children, and the directory can be used again at once."""
+    with running_mesh(tmp_path, "--workers", "1") as mesh:
+        processes = mesh.processes()
+        mesh.process.kill()
+        _assert_gone(processes)
+    with running_mesh(tmp_path, "--workers", "1") as mesh:
+        _assert_answers(mesh)
+
+
+def test_leftovers_of_a_dead_supervisor_are_ended(tmp_path: Path) -> None:
+    """A process that a dead supervisor wrote down and that still runs is ended at the next start; others are spared."""
+    sleep = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
+    state = StateDirectory(tmp_path)
+    state.prepare()
+    with subprocess.Popen(sleep, process_group=0) as left, subprocess.Popen(sleep) as spared:
+        record = RunningProcess.of("worker-9", left.pid)
+        assert record is not None
+        recycled = RunningProcess("worker-8", spared.pid, started=1.0)  # a pid used anew
+        state.write_processes([recycled, record])
+        with running_mesh(tmp_path, "--workers", "0") as mesh:
+            assert f"ended worker-9 (pid {left.pid}), left by a supervisor that died" in mesh.lines
+            assert left.wait(DEADLINE) == -signal.SIGKILL
+            assert spared.poll() is None
+        spared.kill()
+
+
+def test_detached_up_goes_on_and_down_ends_it(tmp_path: Path) -> None:
+    """`up --detach` returns when the mesh answers; `down` waits for its end; a second `down` finds nothing."""
+    port = free_port()
+    environment = {
+        "INFERPLANE_STATE_DIR": str(tmp_path),
+        "INFERPLANE_ADDRESS": f"127.0.0.1:{port}",
+    }
+    up = run("up", "--detach", "--workers", "1", "--edge-port", str(port), **environment)
+    try:
+        assert up.returncode == 0, up.stderr
+        assert "inferplane down stops it" in up.stderr
+        processes = StateDirectory(tmp_path).processes()
+        assert [p.name for p in processes] == [
+            "supervisor", "envoy", "worker-1", "router", "registry",
+        ]  # fmt: skip
+        assert run("endpoints", "list", **environment).returncode == 0
+    finally:
+        down = run("down", **environment)
+    assert f"(pid {processes[0].pid})" in down.stderr
+    _assert_gone(processes)
+    again = run("down", **environment)
+    assert (again.returncode, again.stderr) == (0, f"nothing runs on {tmp_path}\n")
+    assert "stopped" in (tmp_path / "logs" / "supervisor.log").read_text()
+
+
+@pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["here", "detached"])
+def test_start_that_is_hopeless_ends(tmp_path: Path, detach: list[str]) -> None:
+    """A service that dies again and again before the mesh answers ends `up` with its name and its log."""
+    done = run(
+        *("up", *detach, "--workers", "0", "--edge-port", str(free_port())),
+        INFERPLANE_STATE_DIR=str(tmp_path),
+        INFERPLANE_STORE_URL="nonsense://x",
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    log = tmp_path / "logs" / "registry.log"
+    assert last == f"error: registry dies again and again; its log is {log}"
+    assert "nonsense" in log.read_text()
+    assert not StateDirectory(tmp_path).is_held()
+
+
+def test_extra_worker_joins_and_leaves(tmp_path: Path) -> None:
+    """`inferplane worker` joins a running mesh as a worker of its pool, and SIGTERM makes it leave with exit code 0."""
+    with running_mesh(tmp_path, "--workers", "0") as mesh:
+        environment = {"INFERPLANE_STATE_DIR": str(tmp_path)}
+        command = [sys.executable, "-m", "services.cli", "worker", "--pool", "spare"]
+        with subprocess.Popen(
+            command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL
+        ) as worker:
+            _until_answers(mesh)
+            workers = json.loads(mesh.cli("status", "-o", "json").stdout)["workers"]
+            assert [(w["pool"], w["pid"]) for w in workers] == [("spare", worker.pid)]
+            worker.terminate()
+            assert worker.wait(DEADLINE) == 0
+        assert json.loads(mesh.cli("status", "-o", "json").stdout)["workers"] == []
+    refused = run("worker", **environment)
+    assert refused.returncode == 4
+    assert "start it with: inferplane up" in refused.stderr
+
+
+def test_metrics_of_every_process_can_be_scraped(tmp_path: Path) -> None:
+    """The file for Prometheus lists each process, and each listed address answers with metrics."""
+    with running_mesh(tmp_path, "--workers", "1") as mesh:
+        targets = json.loads((mesh.state.run / "metrics-targets.json").read_text())
+        names = [target["labels"]["process"] for target in targets]
+        assert names == ["envoy", "worker-1", "router", "registry"]
+        for target in targets:
+            path = target["labels"].get("__metrics_path__", "/metrics")
+            with urllib.request.urlopen(f"http://{target['targets'][0]}{path}") as answer:
+                assert re.search(rb"^# TYPE ", answer.read(), re.MULTILINE)
+
+
+def test_sockets_move_where_a_long_state_directory_is_too_long(tmp_path: Path) -> None:
+    """A state directory whose sockets would have too long a path still works."""
+    with running_mesh(tmp_path / ("d" * 100), "--workers", "1") as mesh:
+        assert mesh.state.sockets != mesh.state.run
+        assert mesh.state.sockets.stat().st_mode & 0o077 == 0
+        _assert_answers(mesh)
+    assert list(mesh.state.sockets.iterdir()) == []
+    mesh.state.sockets.rmdir()
+
+
+def test_logs_show_what_services_wrote(tmp_path: Path) -> None:
+    """`logs` shows the last lines by service and by time, in words or raw; an unknown service is told what there is."""
+    with running_mesh(tmp_path, "--workers", "1") as mesh:
+        shown = mesh.cli("logs", "registry", "-n", "500")
+        assert shown.returncode == 0
+        assert re.search(
+            r"^registry +\d\d:\d\d:\d\d\.\d{3} +info +listening address=", shown.stdout
+        )
+        everything = mesh.cli("logs", "-n", "500").stdout
+        assert {line.split()[0] for line in everything.splitlines()} >= {
+            "registry", "router", "worker-1",
+        }  # fmt: skip
+        raw = mesh.cli("logs", "worker", "--raw", "-n", "1").stdout
+        assert raw.count("\n") == 1
+        assert json.loads(raw)["service"] == "worker"
+        unknown = mesh.cli("logs", "nobody")
+        assert unknown.returncode == 3
+        assert "there are: envoy, registry, router, worker-1" in unknown.stderr
