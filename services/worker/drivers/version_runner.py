@@ -25,6 +25,8 @@ from services.worker.ports.session import Probe, ProbeReport, Session, SessionLo
 
 _log = structlog.get_logger(__name__)
 
+_BATCHES_QUEUED = 4  # fit in any queue, however large a version's batches are
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerDefaults:
@@ -196,7 +198,7 @@ class VersionRunner:
             BatchLimits(
                 max_rows=max_rows,
                 max_delay=spec.settings.max_queue_delay if batched else 0.0,
-                max_queued_rows=defaults.max_queued_rows,
+                max_queued_rows=max(defaults.max_queued_rows, _BATCHES_QUEUED * max_rows),
                 max_queued_bytes=defaults.max_queued_bytes,
             )
         )
