@@ -63,7 +63,7 @@ def _serving(version: RoutedVersion, max_message_bytes: int) -> Resource:
     budget = (version.retry.budget_percent, version.retry.min_retry_concurrency)
     _limit(cluster, version.limits.max_requests, budget=budget)
     cluster.health_checks.add(**_health_check(str(version.name)))
-    cluster.outlier_detection.CopyFrom(_outlier_detection())
+    cluster.MergeFrom(Cluster(outlier_detection=_outlier_detection()))
     return _resource(cluster)
 
 
@@ -192,22 +192,21 @@ def _health_check(service: str) -> dict[str, Any]:
     }
 
 
-def _outlier_detection() -> Any:
-    """Five answers in a row of UNAVAILABLE (or none) put a host aside for a while, but never more than half of the hosts.
+def _outlier_detection() -> dict[str, Any]:
+    """Five calls in a row without an answer, or answered UNAVAILABLE, put a host aside, but never more than half of them.
 
-    INTERNAL doesn't count: a caller whose inputs break a model must not be able to take the workers from others.
+    Gateway failures are counted, not all 5xx: a caller whose inputs break a model (INTERNAL) must not be able to take workers
+    from others. DEADLINE_EXCEEDED counts too; only an unbroken row of them does harm.
     """
-    return Cluster(
-        outlier_detection={
-            "enforcing_consecutive_5xx": wire.number(0),
-            "consecutive_gateway_failure": wire.number(5),
-            "enforcing_consecutive_gateway_failure": wire.number(100),
-            "enforcing_success_rate": wire.number(0),
-            "interval": wire.seconds(1),
-            "base_ejection_time": wire.seconds(5),
-            "max_ejection_percent": wire.number(50),
-        }
-    ).outlier_detection
+    return {
+        "consecutive_gateway_failure": wire.number(5),
+        "enforcing_consecutive_gateway_failure": wire.number(100),
+        "enforcing_consecutive_5xx": wire.number(0),
+        "enforcing_success_rate": wire.number(0),
+        "interval": wire.seconds(1),
+        "base_ejection_time": wire.seconds(5),
+        "max_ejection_percent": wire.number(50),
+    }
 
 
 def resources(

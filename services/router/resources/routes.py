@@ -22,6 +22,9 @@ from services.rpc.names import VersionName
 
 # `cancelled`: a worker that stops cancels what outlasts its grace time. (A caller's own cancel ends the call at the edge.)
 _RETRY_ON = "connect-failure,refused-stream,reset,unavailable,cancelled"
+# Balancing prefers the host with the fewest calls, and a dead one has none: it is drawn three times in four, so a retry
+# draws often enough (0.75^32 = 0.0001) to end on another host.
+_HOST_ATTEMPTS = 32
 _ANY_WORKER_SECONDS = 10.0
 _GRPC_NOT_FOUND = "5"
 _CACHED = 4096
@@ -131,7 +134,7 @@ def _retry_policy(policy: RetryPolicy) -> Any:
         "retry_on": _RETRY_ON,
         "num_retries": wire.number(policy.num_retries),
         "retry_host_predicate": [previous],
-        "host_selection_retry_max_attempts": 3,
+        "host_selection_retry_max_attempts": _HOST_ATTEMPTS,
         "retry_back_off": {
             "base_interval": wire.seconds(0.005),
             "max_interval": wire.seconds(0.1),
