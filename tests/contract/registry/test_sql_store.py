@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from services.registry.adapters.schema import migrate
 from services.registry.adapters.sql_store import SqlStore
 from services.registry.adapters.tables import metadata
-from services.registry.domain.catalog import ALL_KINDS, Record
+from services.registry.domain.catalog import ALL_KINDS
 from services.registry.ports.store import Store, Transaction
 from services.rpc.errors import FailedPreconditionError, InferplaneError, InternalError
 from tests.unit.registry import records
@@ -21,7 +22,7 @@ FIRST = 5_000
 
 async def fill(store: Store) -> None:
     version, alias = records.version(), records.alias()
-    populated: list[Record] = [
+    populated: list[Any] = [
         records.model(),
         version,
         alias,
@@ -80,7 +81,10 @@ async def test_migrations_make_what_the_code_declares(tmp_path: Path) -> None:
             shapes.append(
                 {
                     table: (
-                        [(c["name"], str(c["type"]), c["nullable"]) for c in look.get_columns(table)],
+                        [
+                            (c["name"], str(c["type"]), c["nullable"])
+                            for c in look.get_columns(table)
+                        ],
                         look.get_pk_constraint(table)["constrained_columns"],
                         sorted(str(key) for key in look.get_foreign_keys(table)),
                         sorted(
@@ -121,7 +125,7 @@ async def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         pass
     with connected(path) as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(FailedPreconditionError, match="schema 9999.*run the newer release"):
+    with pytest.raises(FailedPreconditionError, match=r"schema 9999.*run the newer release"):
         async with SqlStore.open(path, first_revision=FIRST):
             pass
 

@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from services.registry.adapters.memory_store import MemoryStore
 from services.registry.adapters.sql_store import SqlStore
-from services.registry.domain.catalog import ALL_KINDS, Query, Record, ResourceKind
+from services.registry.domain.catalog import ALL_KINDS, Name, Query, Record, ResourceKind
 from services.registry.domain.endpoint import Endpoint
 from services.registry.domain.model import Alias, Model, ModelVersion, VersionState
 from services.registry.domain.references import check_etag
@@ -43,7 +44,7 @@ async def store(opening: Opening) -> AsyncIterator[Store]:
         yield opened
 
 
-async def put(store: Store, *resources: Record) -> None:
+async def put(store: Store, *resources: Any) -> None:
     async def work(transaction: Transaction) -> None:
         for record in resources:
             await transaction.put(record)
@@ -122,9 +123,7 @@ async def test_revisions_are_gapless_under_parallel_writers(store: Store) -> Non
 
     await asyncio.gather(*(write(number) for number in range(50)))
     assert store.revision == FIRST + 50
-    etags = [
-        model.etag for model in await store.read(lambda view: view.find(Model, Query()))
-    ]
+    etags = [model.etag for model in await store.read(lambda view: view.find(Model, Query()))]
     assert sorted(int(etag, 16) for etag in etags) == list(range(FIRST + 1, FIRST + 51))
 
 
@@ -258,9 +257,13 @@ async def test_what_is_referred_to_stays(store: Store, name: str) -> None:
     """The store itself refuses to break a reference, whatever the rules before it do."""
     version, alias = records.version(), records.alias()
     await put(store, records.model(), version, alias, records.endpoint("e", alias.name))
-    target = {"version": version.name, "alias": alias.name, "model": ModelName("m")}[name]
+    targets: dict[str, Name] = {
+        "version": version.name,
+        "alias": alias.name,
+        "model": ModelName("m"),
+    }
     with pytest.raises(InternalError):
-        await store.write(lambda transaction: transaction.delete(target))
+        await store.write(lambda transaction: transaction.delete(targets[name]))
     assert store.revision == FIRST + 1
 
 

@@ -37,9 +37,7 @@ def file(path: str = "model.onnx", content: bytes = b"onnx") -> ArtifactFile:
 
 
 def model(name: str = "m", description: str = "") -> Model:
-    return Model(
-        name=ModelName(name), description=description, create_time=NOW, update_time=NOW
-    )
+    return Model(name=ModelName(name), description=description, create_time=NOW, update_time=NOW)
 
 
 def version(
@@ -83,9 +81,7 @@ def endpoint(name: str = "e", *targets: TargetName) -> Endpoint:
 
 def placement(pool: str = "default", version_name: str = "m@1") -> Placement:
     model_id, _, version_id = version_name.partition("@")
-    return Placement(
-        name=PlacementName(pool, VersionName(model_id, version_id)), create_time=NOW
-    )
+    return Placement(name=PlacementName(pool, VersionName(model_id, version_id)), create_time=NOW)
 
 
 def worker(
