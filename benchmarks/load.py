@@ -38,6 +38,7 @@ class Report:
     """What a load saw."""
 
     outcomes: list[Outcome] = field(default_factory=list)
+    grown: asyncio.Condition = field(default_factory=asyncio.Condition)  # notified at each outcome
 
     @property
     def statuses(self) -> Counter[str]:
@@ -85,6 +86,7 @@ async def run(
     deadline: float = 10.0,
     channels: int = 4,
     stop: asyncio.Event | None = None,
+    into: Report | None = None,
 ) -> Report:
     """Send `calls` requests at `rate` per second, going round the samples, and wait for every end.
 
@@ -96,6 +98,7 @@ async def run(
         deadline: seconds that each call may take.
         channels: connections to spread over.
         stop: ends the sending early.
+        into: a report to fill, for those who watch it while it grows.
     """
     opened = [
         grpc.aio.insecure_channel(
@@ -104,7 +107,7 @@ async def run(
         for _ in range(channels)
     ]
     stubs = [oip_grpc.GRPCInferenceServiceStub(channel) for channel in opened]
-    report = Report()
+    report = into or Report()
     running: set[asyncio.Task[None]] = set()
     begin = time.monotonic()
     for number in range(calls):
@@ -115,9 +118,7 @@ async def run(
         if stop is not None and stop.is_set():
             break
         sample = samples[number % len(samples)]
-        task = asyncio.create_task(
-            _call(stubs[number % channels], sample, due, deadline, report.outcomes)
-        )
+        task = asyncio.create_task(_call(stubs[number % channels], sample, due, deadline, report))
         running.add(task)
         task.add_done_callback(running.discard)
     await asyncio.gather(*running)
@@ -131,7 +132,7 @@ async def _call(
     sample: Sample,
     due: float,
     deadline: float,
-    outcomes: list[Outcome],
+    report: Report,
 ) -> None:
     start = time.monotonic()
     status, version, detail = "OK", "", ""
@@ -142,4 +143,6 @@ async def _call(
             status = "WRONG"
     except grpc.aio.AioRpcError as error:
         status, detail = error.code().name, error.details() or ""
-    outcomes.append(Outcome(due, start, time.monotonic(), status, version, detail))
+    report.outcomes.append(Outcome(due, start, time.monotonic(), status, version, detail))
+    async with report.grown:
+        report.grown.notify_all()

@@ -90,8 +90,9 @@ def _push_and_deploy(shell: Shell, judge: Judge, folder: Path) -> None:
     for (model, version), path in files.items():
         judge.learn(model, version, path)
         shell.run("models", "push", f"{model}@{version}", str(path))
-    for name in ("digits@1", "digits@2", "minilm@1"):
-        shell.run("deploy", name)
+    shell.run("deploy", "digits@1")
+    shell.run("deploy", "digits@2", "--weight", "10")
+    shell.run("deploy", "minilm@1")
 
 
 def _ask_digits(shell: Shell, judge: Judge) -> None:

@@ -1,0 +1,33 @@
+"""One mesh for all end-to-end tests, with the demo's models and a few small ones deployed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.cli.demo import digits, minilm
+from tests.e2e.mesh import Mesh, running
+from tests.models import good
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Model files by MODEL@VERSION."""
+    folder = tmp_path_factory.mktemp("models")
+    made = {f"digits@{v}": digits.export(v, folder) for v in ("1", "2")}
+    made["minilm@1"] = minilm.export(folder)
+    for name, datatype in (("fp16", "FP16"), ("bf16", "BF16"), ("fp32", "FP32"), ("text", "BYTES")):
+        made[f"{name}@1"] = folder / f"{name}.onnx"
+        made[f"{name}@1"].write_bytes(good.identity(datatype))
+    return made
+
+
+@pytest.fixture(scope="session")
+def mesh(tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path]) -> Iterator[Mesh]:
+    """A mesh of two workers: `digits` split 90/10, the rest with one version each."""
+    with running(tmp_path_factory.mktemp("mesh") / "state", workers=2) as started:
+        for name, path in files.items():
+            started.cli("models", "push", name, str(path))
+            weight = ("--weight", "10") if name == "digits@2" else ()
+            started.cli("deploy", name, *weight)
+        yield started

@@ -1,0 +1,103 @@
+"""A whole inferplane on this machine, started and driven as a user would: by its command line."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from services.rpc.address import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+_LONGEST_COMMAND = 120.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """A running `inferplane up` with its state directory and edge address."""
+
+    state_dir: Path
+    address: str
+    supervisor: int  # pid
+
+    def start_cli(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start `inferplane ARGUMENTS` against this mesh."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "services.cli", *arguments],
+            env=environment(self.state_dir, self.address),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def cli(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run `inferplane ARGUMENTS` against this mesh and return what it printed."""
+        with self.start_cli(*arguments) as process:
+            try:
+                out, err = process.communicate(timeout=_LONGEST_COMMAND)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                raise AssertionError(f"{arguments} took too long:\n{out}\n{err}") from None
+        done = subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        if check and done.returncode:
+            raise AssertionError(f"{arguments} ended with {done.returncode}:\n{out}\n{err}")
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        """What a command prints with `--output json`, parsed."""
+        return json.loads(self.cli(*arguments, "--output", "json").stdout)
+
+    def processes(self, module: str) -> list[psutil.Process]:
+        """Children of the supervisor that run `python -m MODULE`, or the program MODULE."""
+        children = psutil.Process(self.supervisor).children(recursive=True)
+        return [child for child in children if _runs(child, module)]
+
+
+def _runs(process: psutil.Process, module: str) -> bool:
+    try:
+        command = process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+    return module in command or (bool(command) and Path(command[0]).name == module)
+
+
+def environment(state_dir: Path, address: str) -> dict[str, str]:
+    """The environment in which commands find this mesh."""
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith("INFERPLANE_")},
+        "INFERPLANE_STATE_DIR": str(state_dir),
+        "INFERPLANE_ADDRESS": address,
+        "COLUMNS": "200",
+    }
+
+
+@contextmanager
+def running(state_dir: Path, *, workers: int = 2) -> Iterator[Mesh]:
+    """`inferplane up --detach` in its own state directory and on a free port; stopped by `down` at the end."""
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    mesh = Mesh(state_dir, address, 0)
+    mesh.cli("up", "--detach", "--workers", str(workers), "--edge-port", str(port))
+    pid = int(json.loads((state_dir / "run" / "processes.json").read_text())[0]["pid"])
+    try:
+        yield Mesh(state_dir, address, pid)
+    finally:
+        mesh.cli("down")
+
+
+def eventually(question: Callable[[], bool], *, seconds: float, what: str) -> float:
+    """Ask until the answer is yes and return the seconds it took; fail with `what` when time is up."""
+    begin = time.monotonic()
+    while not question():
+        if time.monotonic() - begin > seconds:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)  # between two looks at another process, which can't wake us
+    return time.monotonic() - begin

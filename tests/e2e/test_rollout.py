@@ -1,0 +1,183 @@
+"""Changes under load: each lands at once and not one call fails.
+
+The full-size run (1,000 calls a second, 100,000 calls) is `python -m benchmarks.rollout`; here each change gets a few
+thousand calls, every one of them checked against what the version that answered says on bare ONNX Runtime.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+
+from benchmarks.load import Report, run
+from services.cli.demo import digits
+from tests.e2e.mesh import Mesh, eventually
+from tests.e2e.oip_calls import digit_samples
+
+RATE = 300.0  # calls a second: half of what these clients and workers manage on two cores
+
+
+@pytest.fixture(scope="module")
+def expected(files: dict[str, Path]) -> dict[str, npt.NDArray[np.int64]]:
+    """What each version of digits says of the held-out images."""
+    images = digits.load().held_out_images
+    return {
+        version: onnxruntime.InferenceSession(files[f"digits@{version}"]).run(
+            ["label"], {"image": images}
+        )[0]
+        for version in ("1", "2")
+    }
+
+
+class _Load:
+    """A load in the background, and its report once it has ended."""
+
+    def __init__(self) -> None:
+        self.report = Report()
+
+    def assert_all_right(self, *, at_least: int) -> None:
+        """Every call ended in a right answer, and there were enough of them to mean something."""
+        assert self.report.failures == []
+        assert len(self.report.outcomes) >= at_least
+
+
+@asynccontextmanager
+async def _under_load(
+    mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]], after: int = 300
+) -> AsyncIterator[_Load]:
+    """Calls flow before, during and for `after` more calls after the body."""
+    load = _Load()
+    stop = asyncio.Event()
+    samples = digit_samples(expected)
+    task = asyncio.create_task(
+        run(mesh.address, samples, calls=30_000, rate=RATE, stop=stop, into=load.report)
+    )
+    await _answered(load.report, after)
+    try:
+        yield load
+        await _answered(load.report, len(load.report.outcomes) + after)
+    finally:
+        stop.set()
+        await task
+
+
+async def _answered(report: Report, count: int) -> None:
+    async with asyncio.timeout(60), report.grown:
+        await report.grown.wait_for(lambda: len(report.outcomes) >= count)
+
+
+def _workers(mesh: Mesh) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = mesh.json("status")["workers"]
+    return found
+
+
+async def _cli(mesh: Mesh, *arguments: str) -> None:
+    await asyncio.to_thread(mesh.cli, *arguments)
+
+
+async def test_split_is_kept(mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]]) -> None:
+    """2,000 calls at 90/10 land within 3 points, every one right."""
+    await _cli(mesh, "traffic", "set", "digits", "1=90", "2=10")
+    report = await run(mesh.address, digit_samples(expected), calls=2000, rate=400)
+    assert report.failures == []
+    assert abs(report.versions["2"] / 2000 - 0.10) < 0.03
+
+
+async def test_moving_traffic(mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]]) -> None:
+    """Moved from one version to the other and back several times, no call fails and each move is complete."""
+    await _cli(mesh, "traffic", "set", "digits", "1=100")
+    async with _under_load(mesh, expected) as load:
+        for split in ("2=100", "1=100", "2=100"):
+            await _cli(mesh, "traffic", "set", "digits", split)
+            seen = len(load.report.outcomes)
+            await _answered(load.report, seen + 300)
+            late = load.report.outcomes[seen + 150 :]
+            assert {o.version for o in late} == {split[0]}
+    load.assert_all_right(at_least=1500)
+
+
+async def test_adding_and_draining_a_worker(
+    mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]]
+) -> None:
+    """A third worker joins and takes calls, then is asked to end: nothing fails, and it ends with 0."""
+    async with _under_load(mesh, expected) as load:
+        extra = mesh.start_cli("worker")
+        try:
+            await asyncio.to_thread(
+                eventually,
+                lambda: sum(w.get("pid") == extra.pid and _ready(w) for w in _workers(mesh)) == 1,
+                seconds=60,
+                what="the new worker is ready",
+            )
+            await _answered(load.report, len(load.report.outcomes) + 600)
+            (joined,) = [w for w in _workers(mesh) if w.get("pid") == extra.pid]
+            assert _succeeded(joined) > 0
+            extra.send_signal(signal.SIGTERM)
+            out, err = await asyncio.to_thread(extra.communicate, timeout=60)
+            assert extra.returncode == 0, out + err
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                extra.kill()
+    load.assert_all_right(at_least=1200)
+
+
+def _ready(worker: dict[str, object]) -> bool:
+    return sum(v["state"] == "LOAD_STATE_READY" for v in _versions(worker)) >= 7
+
+
+def _versions(worker: dict[str, object]) -> list[dict[str, object]]:
+    versions = worker["versions"]
+    assert isinstance(versions, list)
+    return versions
+
+
+def _succeeded(worker: dict[str, object]) -> int:
+    counters = [v["counters"] for v in _versions(worker)]
+    return sum(int(c["succeeded"]) for c in counters if isinstance(c, dict))
+
+
+async def test_killing_a_worker(mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]]) -> None:
+    """A worker killed under load costs no call and is started again."""
+    victim = mesh.processes("services.worker")[0]
+    async with _under_load(mesh, expected) as load:
+        victim.kill()
+        await asyncio.to_thread(
+            eventually,
+            lambda: (
+                sum(_ready(w) for w in _workers(mesh)) == 2
+                and victim.pid not in [w.get("pid") for w in _workers(mesh)]
+            ),
+            seconds=60,
+            what="two ready workers, the killed one forgotten",
+        )
+    load.assert_all_right(at_least=600)
+
+
+@pytest.mark.parametrize("service", ["services.router", "services.registry"])
+async def test_killing_the_control_plane(
+    service: str, mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]]
+) -> None:
+    """Router or registry killed under load: no call notices, and traffic can be moved again afterwards."""
+    (victim,) = mesh.processes(service)
+    async with _under_load(mesh, expected) as load:
+        victim.kill()
+        await asyncio.to_thread(
+            eventually,
+            lambda: (
+                mesh.cli("traffic", "set", "digits", "1=50", "2=50", check=False).returncode == 0
+            ),
+            seconds=60,
+            what=f"{service} answers again",
+        )
+        seen = len(load.report.outcomes)
+        await _answered(load.report, seen + 600)
+        late = load.report.outcomes[seen + 300 :]
+        assert {o.version for o in late} == {"1", "2"}
+    load.assert_all_right(at_least=1200)
