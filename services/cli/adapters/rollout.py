@@ -7,6 +7,7 @@ from inferplane.registry.v1 import endpoint_pb2
 from services.cli.adapters import traffic
 from services.cli.adapters.deployment import Loading, place, wait_until_ready
 from services.cli.adapters.edge import Edge
+from services.cli.adapters.routed import wait_routed
 from services.cli.domain.exit_code import UsageError
 from services.cli.domain.split import describe
 from services.cli.ports.report import Report
@@ -44,9 +45,11 @@ async def roll_out(edge: Edge, rollout: Rollout, report: Report) -> RolledOut:
     there = await traffic.find_endpoint(edge, rollout.endpoint)
     if there is None:
         there = await traffic.create_endpoint(edge, rollout.endpoint, rollout.version)
+        await wait_routed(edge, there, report)
         report.say(f"endpoint {rollout.endpoint} created: {split_of(there)}")
     elif rollout.percent is not None:
         there = await traffic.give_share(edge, rollout.endpoint, rollout.version, rollout.percent)
+        await wait_routed(edge, there, report)
         report.say(f"endpoint {rollout.endpoint}: {split_of(there)}")
     else:
         report.say(f"endpoint {rollout.endpoint} is as it was: {split_of(there)}")

@@ -67,6 +67,8 @@ def edge_of(address: str, port: int | None) -> Address:
 def run_here(order: UpOrder) -> None:
     """Run the mesh until it is asked to end."""
     names.check_id("--pool", order.pool)
+    # gRPC's own fork handlers, read from here by its C core, only warn on the terminal: children exec at once.
+    os.putenv("GRPC_ENABLE_FORK_SUPPORT", "0")
     narrator = Narrator(verbose=order.verbose)
     narrator.begin()
 

@@ -37,6 +37,7 @@ def apply(
     """Create endpoints, or bring them to what is written."""
     from services.cli.adapters import manifest
     from services.cli.adapters.edge import call
+    from services.cli.adapters.routed import wait_routed
 
     wanted = manifest.parse(read_text(file), file)
     out = terminal(output)
@@ -45,6 +46,7 @@ def apply(
         done = []
         for endpoint in wanted:
             done.append(await manifest.apply(edge, endpoint))
+            await wait_routed(edge, done[-1][0], out)
             out.say(f"{endpoint.name} {done[-1][1].value}")
         return done
 

@@ -15,6 +15,8 @@ from services.cli.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from inferplane.registry.v1 import endpoint_pb2
+
     from services.cli.adapters.edge import Edge
     from services.cli.adapters.rollout import RolledOut
 
@@ -122,13 +124,21 @@ def set_(
     """Replace an endpoint's traffic split by exactly this one; the rest of its policy stays."""
     from services.cli.adapters import tables
     from services.cli.adapters.edge import call
+    from services.cli.adapters.routed import wait_routed
     from services.cli.adapters.traffic import set_split
     from services.cli.domain.reference import parse_endpoint_reference, parse_weighted_reference
 
     name = parse_endpoint_reference(endpoint)
     parts = [parse_weighted_reference(part) for part in split]
-    changed = call(address, lambda edge: set_split(edge, name, parts))
-    terminal(output).resource(changed, tables.endpoint_fields(changed))
+    out = terminal(output)
+
+    async def work(edge: "Edge") -> "endpoint_pb2.Endpoint":
+        changed = await set_split(edge, name, parts)
+        await wait_routed(edge, changed, out)
+        return changed
+
+    changed = call(address, work)
+    out.resource(changed, tables.endpoint_fields(changed))
 
 
 def infer(

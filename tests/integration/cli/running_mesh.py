@@ -1,5 +1,6 @@
 """A real `inferplane up` in a process of its own, as tests start, watch and end it."""
 
+import io
 import os
 import re
 import signal
@@ -12,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+import pytest
 
+from services.cli.__main__ import main
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
 from services.rpc.address import free_port
 
@@ -30,6 +33,30 @@ def run(*arguments: str, stdin: str = "", **environment: str) -> subprocess.Comp
         input=stdin,
         env={**clean_environment(), **environment},
     )
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a command."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_inside(*arguments: str, stdin: str = "", **environment: str) -> Done:
+    """One command in this process, which saves the start of an interpreter."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in set(os.environ) - set(clean_environment()):
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        code = main(arguments)
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 def clean_environment() -> dict[str, str]:
@@ -79,6 +106,15 @@ class RunningMesh:
     def cli(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """A command against this mesh."""
         return run(
+            *arguments,
+            stdin=stdin,
+            INFERPLANE_ADDRESS=self.address,
+            INFERPLANE_STATE_DIR=str(self.state.path),
+        )
+
+    def cli_inside(self, *arguments: str, stdin: str = "") -> Done:
+        """The same in this process."""
+        return run_inside(
             *arguments,
             stdin=stdin,
             INFERPLANE_ADDRESS=self.address,
