@@ -12,7 +12,7 @@ assignments. Three rules hold nothing back for longer than needed:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from services.router.domain.snapshot import EMPTY, Kind, Resource, Snapshot
+from services.router.domain.snapshot import Kind, Resource, Snapshot
 from services.router.domain.subscription import Difference, Subscription, Update
 
 _MAKE = (Kind.CLUSTER, Kind.ASSIGNMENT, Kind.LISTENER, Kind.ROUTES)
@@ -60,7 +60,8 @@ class Client:
 
     def __init__(self) -> None:
         self._subscriptions: dict[Kind, Subscription] = {}
-        self._snapshot: Snapshot = EMPTY
+        # What it is brought to. None: nothing was offered yet, which is not the same as an empty world.
+        self._snapshot: Snapshot | None = None
         self._last_nonce = 0
         # True: it came with resources, so it serves already and must not be told less than what is true.
         self.resumed = False
@@ -84,6 +85,8 @@ class Client:
 
     def next(self) -> Response | None:
         """What to send now, noted as sent; None: nothing before the client says more or the snapshot changes."""
+        if self._snapshot is None:
+            return None
         for kind in _MAKE:
             response = self._send(kind, self._to_make(kind))
             if response is not None:
@@ -94,9 +97,10 @@ class Client:
                 return response
         return None
 
-    def is_in_sync(self) -> bool:
-        """Whether the client has acknowledged all that it wants of the snapshot."""
-        return all(self._is_settled(kind) for kind in self._subscriptions)
+    def is_in_sync(self, published: Snapshot) -> bool:
+        """Whether the client has acknowledged all that it wants of the published snapshot."""
+        offered = self._snapshot is not None and self._snapshot.version == published.version
+        return offered and all(map(self._is_settled, self._subscriptions))
 
     def _send(self, kind: Kind, part: Difference) -> Response | None:
         subscription = self._subscriptions.get(kind)
@@ -123,7 +127,7 @@ class Client:
 
     def _difference(self, kind: Kind) -> Difference:
         subscription = self._subscriptions.get(kind)
-        if subscription is None:
+        if subscription is None or self._snapshot is None:
             return Difference()
         return subscription.difference(self._snapshot.of_kind(kind))
 
@@ -147,8 +151,8 @@ class Client:
     def _is_there(self, kind: Kind, name: str) -> bool:
         """Whether routes may count on this resource: acknowledged, and so are the hosts behind it."""
         subscription = self._subscriptions.get(kind)
-        if subscription is None:  # a client that doesn't ask for this kind gets it elsewhere
-            return True
+        if subscription is None or self._snapshot is None:
+            return True  # a client that doesn't ask for this kind gets it elsewhere
         resource = self._snapshot.of_kind(kind)[name]
         if kind is Kind.ASSIGNMENT:
             unasked = name not in subscription.names and not subscription.wildcard

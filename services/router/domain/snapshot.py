@@ -103,6 +103,3 @@ def _overall_version(by_kind: Mapping[Kind, Mapping[str, Resource]]) -> str:
         for name in sorted(by_kind[kind]):
             digest.update(f"{kind.value}\0{name}\0{by_kind[kind][name].version}\n".encode())
     return digest.hexdigest()[:_VERSION_DIGITS]
-
-
-EMPTY = Snapshot.build(())

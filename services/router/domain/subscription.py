@@ -99,12 +99,12 @@ class Subscription:
         return self._nonce is not None
 
     def holds(self, name: str) -> bool:
-        """Whether the client has acknowledged some version of this resource."""
-        return self._held.get(name, _ABSENT) != _ABSENT
+        """Whether the client has acknowledged some version of this resource, and isn't being told to drop it."""
+        return self._held.get(name, _ABSENT) != _ABSENT and self._sent.get(name) != _ABSENT
 
     def holds_version(self, name: str, version: str) -> bool:
-        """Whether the client has acknowledged this very version."""
-        return self._held.get(name) == version
+        """Whether the client has acknowledged this very version, and isn't being told another."""
+        return self._held.get(name) == version and name not in self._sent
 
     def refused(self, name: str, version: str) -> bool:
         """Whether the client has refused this very version."""

@@ -6,6 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from inferplane.router.v1 import router_service_pb2 as pb
 from inferplane.router.v1.router_service_pb2_grpc import RouterServiceServicer
 
+from services.router.domain.publication import Publication
 from services.router.domain.topology import RoutedEndpoint
 from services.router.drivers.board import Board
 from services.router.drivers.publisher import Publisher
@@ -22,13 +23,13 @@ class RouterServicer(RouterServiceServicer):
         self._roster = roster
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
+        publication = self._board.current
         response = pb.GetStatusResponse(
-            envoys=[_envoy(envoy) for envoy in self._roster.envoys],
+            envoys=[_envoy(envoy, publication) for envoy in self._roster.envoys],
             refused_snapshot=self._publisher.refused,
             registry_connected=self._publisher.registry_connected,
             discovery_connected=self._publisher.discovery_connected,
         )
-        publication = self._board.current
         if publication is not None:
             response.snapshot_version = publication.snapshot.version
             response.publish_time.CopyFrom(_timestamp(publication.time))
@@ -42,11 +43,11 @@ def _timestamp(seconds: float) -> Timestamp:
     return stamp
 
 
-def _envoy(envoy: Envoy) -> pb.EnvoyStatus:
+def _envoy(envoy: Envoy, publication: Publication | None) -> pb.EnvoyStatus:
     status = pb.EnvoyStatus(
         node_id=envoy.node_id,
         connect_time=_timestamp(envoy.connect_time),
-        in_sync=envoy.client.is_in_sync(),
+        in_sync=publication is not None and envoy.client.is_in_sync(publication.snapshot),
         ack_count=envoy.acks,
         nack_count=envoy.nacks,
     )

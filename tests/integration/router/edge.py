@@ -16,6 +16,7 @@ from inference.open_inference_pb2_grpc import GRPCInferenceServiceStub
 from inferplane.router.v1.router_service_pb2_grpc import add_RouterServiceServicer_to_server
 
 from services.router.domain.catalog import CatalogUpdate, EndpointChange
+from services.router.domain.snapshot import Kind
 from services.router.domain.topology import Endpoint, Worker
 from services.router.drivers.board import Board
 from services.router.drivers.publisher import Publisher
@@ -90,6 +91,17 @@ class EdgeUnderTest:
         self.publisher.hear_registry(CatalogUpdate(changes=(), synced=True, restart=True))
         return self
 
+    async def restart_control_plane(self) -> "EdgeUnderTest":
+        """Forget all that was heard, as a router that was killed and started again; Envoy stays. Returns itself."""
+        self.board, self.roster = Board(), Roster(self.clock.wall)
+        self.publisher = Publisher(
+            board=self.board, builder=ResourceBuilder(self.settings), clock=self.clock, lease=5.0
+        )
+        self.publishing = asyncio.create_task(self.publisher.run())
+        await self.start_router()
+        self.publisher.hear_registry(CatalogUpdate(changes=(), synced=True, restart=True))
+        return self
+
     async def start_router(self) -> None:
         self.server = RpcServer(
             address=self.settings.router_address, max_message_bytes=1 << 26
@@ -138,18 +150,17 @@ class EdgeUnderTest:
 
     async def in_sync(self, seconds: float = 20.0) -> None:
         """Wait until every Envoy has acknowledged what is published, and at least one is connected."""
-        await asyncio.sleep(0)  # let the publisher publish
         async with asyncio.timeout(seconds):
-            while not (
-                self.roster.envoys
-                and self.board.current
-                and all(
-                    e.client.is_in_sync() and len(e.client._subscriptions) == 4  # noqa: SLF001
-                    for e in self.roster.envoys
-                )
-            ):
+            while self.publisher._changed.is_set() or not self._all_in_sync():
                 await asyncio.sleep(0.001)
         await self.envoy.ready()
+
+    def _all_in_sync(self) -> bool:
+        publication, envoys = self.board.current, list(self.roster.envoys)
+        return bool(envoys) and publication is not None and all(
+            e.client.is_in_sync(publication.snapshot) and len(e.client._subscriptions) == len(Kind)
+            for e in envoys
+        )
 
     async def infer(self, name: str = "digits", version: str = "", timeout: float = 10.0, **kw: Any) -> Any:
         request = oip.ModelInferRequest(model_name=name, model_version=version, **kw.pop("fields", {}))

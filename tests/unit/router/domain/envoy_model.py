@@ -1,5 +1,6 @@
 """A model of Envoy as an ADS client, strict about what it may be told when."""
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,10 +16,14 @@ def world(splits: dict[str, list[str]], hosts: dict[str, int], salt: str = "") -
         e: [v for v in vs if v in served] or vs for e, vs in splits.items()
     }
     used = sorted({v for vs in names.values() for v in vs})
+    unserved = [v for v in used if v not in served]
     resources = [
         Resource.of(Kind.LISTENER, "edge", b"l", [Reference(Kind.ROUTES, "edge")]),
         Resource.of(
-            Kind.ROUTES, "edge", repr(names).encode(), [Reference(Kind.CLUSTER, v) for v in used]
+            Kind.ROUTES,
+            "edge",
+            repr((names, unserved)).encode(),
+            [Reference(Kind.CLUSTER, v) for v in used],
         ),
     ]
     for version in versions:
@@ -111,6 +116,11 @@ class EnvoyModel:
             for reference in routes.references:
                 assert reference.name in self.held[Kind.CLUSTER], (
                     f"routes name {reference.name}, which is not there: {self.history}"
+                )
+                hosts = self.held[Kind.ASSIGNMENT].get(reference.name)
+                unserved = ast.literal_eval(routes.body.decode())[1]
+                assert reference.name in unserved or (hosts is not None and not hosts.breaks), (
+                    f"routes name {reference.name}, which has no host: {self.history}"
                 )
 
     def settle(self) -> None:
