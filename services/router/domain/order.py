@@ -144,9 +144,21 @@ class Client:
     def _may_make(self, subscription: Subscription, resource: Resource) -> bool:
         if resource.breaks and subscription.holds(resource.name):
             return False
-        if resource.kind is not Kind.ROUTES:
-            return True
-        return all(self._is_there(r.kind, r.name) for r in resource.references)
+        if resource.kind is Kind.CLUSTER and subscription.holds(resource.name):
+            # A change brings the hosts again, and the last one must not go by this way before routes know.
+            return not any(self._is_emptying(r.name) for r in resource.references)
+        if resource.kind is Kind.ROUTES:
+            return all(self._is_there(r.kind, r.name) for r in resource.references)
+        return True
+
+    def _is_emptying(self, cluster: str) -> bool:
+        """Whether the client still counts on hosts that the snapshot no longer has."""
+        subscription = self._subscriptions.get(Kind.ASSIGNMENT)
+        if subscription is None or self._snapshot is None:
+            return False
+        resource = self._snapshot.of_kind(Kind.ASSIGNMENT)[cluster]
+        known = subscription.holds_version(cluster, resource.version)
+        return resource.breaks and subscription.holds(cluster) and not known
 
     def _is_there(self, kind: Kind, name: str) -> bool:
         """Whether routes may count on this resource: acknowledged, and so are the hosts behind it."""

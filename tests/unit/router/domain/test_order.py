@@ -84,6 +84,15 @@ def test_changed_cluster_brings_its_hosts_again() -> None:
     assert history == ["ack cluster ['v1']", "ack assignment ['v1']"]
 
 
+def test_changed_cluster_does_not_take_the_last_host_along() -> None:
+    """A cluster that changes as its last host goes waits until its share has moved."""
+    envoy = connected(world({"e": ["v1", "v2"]}, {"v1": 1, "v2": 1}))
+    history = offer(envoy, world({"e": ["v1", "v2"]}, {"v1": 1, "v2": 0}, salt="changed"))
+    assert history[:3] == ["ack cluster ['v1']", "ack assignment ['v1']", "ack routes ['edge']"]
+    assert "ack assignment ['v2']" in history[3:]
+    assert "ack cluster ['v2']" in history[3:]
+
+
 def test_routes_wait_until_clusters_are_acknowledged() -> None:
     """1. A new cluster is on its way. 2. Routes are held. 3. Its ACK, then that of its hosts, releases them."""
     envoy = connected(world({"e": ["v1"]}, {"v1": 1}))
