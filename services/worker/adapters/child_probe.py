@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,35 +48,43 @@ class ChildProbe:
             memory_bytes=self._memory_bytes,
             seconds=self._seconds,
         )
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", _MODULE),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        lines, errors, code = await self._run(probe_order.to_json(order))
+        if errors:
+            tail = errors[-_LOGGED_BYTES:].decode(errors="replace")
+            _log.warning("probe wrote errors", version=str(spec.name), text=tail)
+        return self._report(lines, code)
+
+    async def _run(self, order: bytes) -> tuple[bytes, bytes, int]:
+        """What the child wrote, to both pipes, and its exit status. Raises LoadError if it takes too long."""
+        # Not the event loop's own subprocesses: uvloop's fork runs gRPC's fork handlers, which may hang; Popen's vfork
+        # runs none.
+        child = await asyncio.to_thread(
+            subprocess.Popen,
+            [sys.executable, "-m", _MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        lines = bytearray()
         try:
-            async with asyncio.timeout(self._seconds):
-                errors = await _talk(child, probe_order.to_json(order), lines)
-        except TimeoutError as error:
+            lines, errors = await asyncio.to_thread(child.communicate, order, self._seconds)
+        except subprocess.TimeoutExpired as error:
+            child.kill()
+            lines, _ = await asyncio.to_thread(child.communicate)
             raise LoadError(
                 f"it was still {_stage(lines)} after {self._seconds:g} s"
                 " (INFERPLANE_LOAD_TIMEOUT_SECONDS)"
             ) from error
-        finally:
-            await _end(child)
-        if errors:
-            tail = errors[-_LOGGED_BYTES:].decode(errors="replace")
-            _log.warning("probe wrote errors", version=str(spec.name), text=tail)
-        return self._report(child, bytes(lines))
+        finally:  # also when this is cancelled: the thread ends with the child
+            if child.returncode is None:
+                child.kill()
+        return lines, errors, child.returncode
 
-    def _report(self, child: asyncio.subprocess.Process, lines: bytes) -> ProbeReport:
+    def _report(self, lines: bytes, code: int) -> ProbeReport:
         last = _last(lines)
         if "error" in last:
             raise LoadError(str(last["error"]))
         if "batchable" in last:
             return ProbeReport(bool(last["batchable"]), str(last["reason"]))
-        code = child.returncode or 0
         how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
         raise LoadError(
             f"it crashed a trial process ({how}) while {_stage(lines)}; it may have"
@@ -83,37 +92,14 @@ class ChildProbe:
         )
 
 
-async def _talk(child: asyncio.subprocess.Process, order: bytes, lines: bytearray) -> bytes:
-    """Give the order, collect lines until the child ends; returns what it wrote to stderr."""
-    assert child.stdin is not None
-    assert child.stdout is not None
-    assert child.stderr is not None
-    errors = asyncio.create_task(child.stderr.read())
-    try:
-        child.stdin.write(order)
-        child.stdin.close()
-        async for line in child.stdout:
-            lines += line
-        await child.wait()
-        return await errors
-    finally:
-        errors.cancel()
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    if child.returncode is None:
-        child.kill()
-        await child.wait()
-
-
-def _last(lines: bytes | bytearray) -> dict[str, object]:
+def _last(lines: bytes) -> dict[str, object]:
     """The last whole line."""
-    whole = bytes(lines).split(b"\n")[:-1]
+    whole = lines.split(b"\n")[:-1]
     if not whole:
         return {}
     last: dict[str, object] = orjson.loads(whole[-1])
     return last
 
 
-def _stage(lines: bytes | bytearray) -> str:
+def _stage(lines: bytes) -> str:
     return str(_last(lines).get("stage", "starting"))

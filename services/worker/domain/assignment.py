@@ -38,7 +38,7 @@ class VersionSpec:
     files: tuple[ArtifactFile, ...]
     signature: Signature
     settings: RunSettings = RunSettings()
-    created_ns: int = 0  # orders versions by age
+    created_ns: int = field(default=0, compare=False)  # orders versions by age
     unsupported: str = ""  # why no worker of this release can run it; empty: it can
 
     @property

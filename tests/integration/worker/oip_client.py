@@ -1,5 +1,6 @@
 """Calls in the Open Inference Protocol, in few words."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,6 +58,14 @@ class Client:
         initial = dict(await call.initial_metadata())
         length = initial.get("inference-header-content-length")
         return answer.data, answer.content_type, None if length is None else int(length)
+
+
+async def rounds_for(client: Client, model: str, seconds: float) -> Array:
+    """How often `good.counting` must go round to compute for about so long on this machine."""
+    tried = 200_000
+    started = time.monotonic()
+    await client.infer(model, x=np.ones(1, np.float32), rounds=np.array([tried], np.int64))
+    return np.array([int(tried * seconds / (time.monotonic() - started))], np.int64)
 
 
 def output(response: oip.ModelInferResponse, index: int = 0) -> Array:

@@ -49,6 +49,7 @@ async def running(folder: Path, registry: str, **variables: str) -> AsyncIterato
         registry_address=registry,
         state_dir=str(folder / "state"),
         log_level="debug",
+        lease_seconds="1",  # beats every 0.2 s, so that tests see counters soon
         **variables,
     )
     with log.open("wb") as out:
@@ -68,3 +69,4 @@ async def running(folder: Path, registry: str, **variables: str) -> AsyncIterato
         if process.returncode is None:
             process.kill()
             await process.wait()
+        sys.stderr.write(log.read_text())  # shown for tests that fail
