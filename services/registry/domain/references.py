@@ -77,8 +77,7 @@ def check_targets(targets: Sequence[ResolvedTarget]) -> None:
     missing = Violations()
     for target in targets:
         if target.version is None:
-            through = "" if target.version_name is None else f" (version {target.version_name})"
-            missing.add(target.field, f"{target.target}{through} does not exist")
+            missing.add(target.field, f"{target.version_name or target.target} does not exist")
     _raise(missing, NotFoundError, "TARGET_NOT_FOUND")
     unready = Violations()
     for target in targets:
