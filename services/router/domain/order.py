@@ -113,17 +113,17 @@ class Client:
         update = Update(str(self._last_nonce), part.missing, part.superfluous)
         subscription.send(update)
         if kind is Kind.CLUSTER:
-            self._forget_hosts_of(part.missing)
+            self._repeat_hosts_of(part.missing)
         return Response(kind, update)
 
-    def _forget_hosts_of(self, clusters: Iterable[Resource]) -> None:
+    def _repeat_hosts_of(self, clusters: Iterable[Resource]) -> None:
         assignments = self._subscriptions.get(Kind.ASSIGNMENT)
         if assignments is None:
             return
         for cluster in clusters:
             for reference in cluster.references:
-                if reference.kind is Kind.ASSIGNMENT and reference.name in assignments.names:
-                    assignments.forget(reference.name)
+                if reference.kind is Kind.ASSIGNMENT:
+                    assignments.repeat(reference.name)
 
     def _difference(self, kind: Kind) -> Difference:
         subscription = self._subscriptions.get(kind)
@@ -137,12 +137,17 @@ class Client:
         if subscription is None:
             return Difference()
         difference = self._difference(kind)
-        made = tuple(r for r in difference.missing if self._may_make(subscription, r))
+        made = []
+        for resource in difference.missing:
+            if self._may_make(subscription, resource):
+                made.append(resource)
+            elif (known := subscription.to_repeat(resource.name)) is not None:
+                made.append(known)
         unknown = tuple(n for n in difference.superfluous if not subscription.holds(n))
-        return Difference(made, unknown)
+        return Difference(tuple(made), unknown)
 
     def _may_make(self, subscription: Subscription, resource: Resource) -> bool:
-        if resource.breaks and subscription.holds(resource.name):
+        if _takes_away(subscription, resource):
             return False
         if resource.kind is Kind.CLUSTER and subscription.holds(resource.name):
             # A change brings the hosts again, and the last one must not go by this way before routes know.
@@ -156,9 +161,7 @@ class Client:
         subscription = self._subscriptions.get(Kind.ASSIGNMENT)
         if subscription is None or self._snapshot is None:
             return False
-        resource = self._snapshot.of_kind(Kind.ASSIGNMENT)[cluster]
-        known = subscription.holds_version(cluster, resource.version)
-        return resource.breaks and subscription.holds(cluster) and not known
+        return _takes_away(subscription, self._snapshot.of_kind(Kind.ASSIGNMENT)[cluster])
 
     def _is_there(self, kind: Kind, name: str) -> bool:
         """Whether routes may count on this resource: acknowledged, and so are the hosts behind it."""
@@ -194,6 +197,12 @@ class Client:
         if subscription is None:
             return True
         return not subscription.is_busy() and not self._difference(kind)
+
+
+def _takes_away(subscription: Subscription, resource: Resource) -> bool:
+    """Whether the client has something that this resource would take from it."""
+    new = not subscription.has_version(resource.name, resource.version)
+    return resource.breaks and new and subscription.holds(resource.name)
 
 
 def _settle(subscription: Subscription, request: Request) -> Verdict | None:

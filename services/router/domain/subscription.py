@@ -46,12 +46,17 @@ class Subscription:
     names: set[str] = field(default_factory=set)
     # name → version that the client has acknowledged or came with.
     _held: dict[str, str] = field(default_factory=dict)
+    # name → content of what it has acknowledged on this stream.
+    _known: dict[str, Resource] = field(default_factory=dict)
+    # Held, but to be sent again.
+    _again: set[str] = field(default_factory=set)
     # name → version that it refused when sent alone.
     _refused: dict[str, str] = field(default_factory=dict)
     # Part of a refused update; each is tried alone.
     _suspects: set[str] = field(default_factory=set)
     _nonce: str | None = None  # of the update on its way
     _sent: dict[str, str] = field(default_factory=dict)
+    _sent_content: dict[str, Resource] = field(default_factory=dict)
     _sent_alone: bool = False
 
     def begin(self, names: Iterable[str], held: Mapping[str, str]) -> None:
@@ -87,8 +92,16 @@ class Subscription:
     def forget(self, name: str) -> None:
         """Take it that the client has lost this resource, also if it is on its way."""
         self._held.pop(name, None)
+        self._known.pop(name, None)
+        self._again.discard(name)
         self._refused.pop(name, None)
         self._sent.pop(name, None)
+
+    def repeat(self, name: str) -> None:
+        """The client still uses this resource, and needs it once more."""
+        if name in self.names and name in self._held:
+            self._again.add(name)
+            self._sent.pop(name, None)
 
     def _drop(self, name: str) -> None:
         self.forget(name)
@@ -104,7 +117,15 @@ class Subscription:
 
     def holds_version(self, name: str, version: str) -> bool:
         """Whether the client has acknowledged this very version, and isn't being told another."""
-        return self._held.get(name) == version and name not in self._sent
+        return self.has_version(name, version) and name not in self._sent and name not in self._again
+
+    def has_version(self, name: str, version: str) -> bool:
+        """Whether what the client acknowledged last is this very version."""
+        return self._held.get(name) == version
+
+    def to_repeat(self, name: str) -> Resource | None:
+        """What the client has and needs once more, where its content is known."""
+        return self._known.get(name) if name in self._again else None
 
     def refused(self, name: str, version: str) -> bool:
         """Whether the client has refused this very version."""
@@ -119,7 +140,7 @@ class Subscription:
             resource = wanted.get(name)
             held = self._held.get(name)
             if resource is not None:
-                if held != resource.version:
+                if held != resource.version or name in self._again:
                     missing.append(resource)
             elif held != _ABSENT and (held is not None or name in self.names):
                 superfluous.append(name)
@@ -143,6 +164,7 @@ class Subscription:
             raise ValueError("an update is on its way already")
         self._nonce = update.nonce
         self._sent = update.versions()
+        self._sent_content = {resource.name: resource for resource in update.resources}
         self._sent_alone = len(self._sent) == 1
 
     def acknowledge(self, nonce: str) -> bool:
@@ -154,10 +176,19 @@ class Subscription:
                 self._held.pop(name, None)
             else:
                 self._held[name] = version
+            self._note_content(name)
             self._refused.pop(name, None)
             self._suspects.discard(name)
         self._nonce, self._sent = None, {}
         return True
+
+    def _note_content(self, name: str) -> None:
+        self._again.discard(name)
+        content = self._sent_content.get(name)
+        if content is None:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = content
 
     def refuse(self, nonce: str) -> bool:
         """Take a NACK; False if it isn't for the update on its way."""
