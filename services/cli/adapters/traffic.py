@@ -6,6 +6,7 @@ import grpc
 from inferplane.registry.v1 import endpoint_pb2, endpoint_service_pb2, model_service_pb2
 
 from services.cli.adapters.edge import CALL_SECONDS, Edge, pages
+from services.cli.domain.exit_code import UsageError
 from services.cli.domain.reference import WeightedReference, model_of_targets
 from services.cli.domain.split import Share, with_share
 from services.rpc import names
@@ -130,7 +131,12 @@ async def _resolve(
     edge: Edge, part: WeightedReference, default: ModelName | None, endpoint: str
 ) -> str:
     """The resource name of what was typed: a version of that name, else an alias."""
-    model = part.model or (default.model if default else endpoint)
+    if part.model is None and default is None:
+        raise UsageError(
+            f"{part.target}: endpoint {endpoint} has targets of several models;"
+            f" write MODEL@{part.target}"
+        )
+    model = part.model or (default.model if default else "")
     version, alias = VersionName(model, part.target), AliasName(model, part.target)
     if await _exists(
         edge.models.GetModelVersion(
