@@ -22,6 +22,7 @@ from services.rpc import address as addresses
 from services.rpc import names
 from services.rpc.address import Address, free_port
 from services.rpc.errors import DeadlineExceededError
+from services.rpc.settings import PREFIX, environment_for_children
 
 _DEFAULT_EDGE = "127.0.0.1:8080"
 _LAST_LINES = 20
@@ -131,6 +132,7 @@ def run_detached(order: UpOrder) -> None:
             stderr=output,
             pass_fds=(writing,),
             start_new_session=True,
+            env=_environment(),
         )
     os.close(writing)
     try:
@@ -155,6 +157,14 @@ def run_detached(order: UpOrder) -> None:
 
 def _fields(order: UpOrder) -> dict[str, Any]:
     return {name: getattr(order, name) for name in UpOrder.__dataclass_fields__}
+
+
+def _environment() -> dict[str, str]:
+    """Without what the command line below says already, resolved."""
+    environment = environment_for_children()
+    for name in ("DETACH", "EDGE_PORT"):
+        environment.pop(PREFIX + name, None)
+    return environment
 
 
 def _command(order: UpOrder, ready_fd: int) -> list[str]:

@@ -23,7 +23,12 @@ def demo(
     *,
     exit_: Annotated[
         bool,
-        typer.Option("--exit", help="End when it is through; 0 only if every answer was right."),
+        typer.Option(
+            "--exit",
+            envvar="INFERPLANE_DEMO_EXIT",
+            help="End when it is through; 0 only if every answer was right.",
+            show_default="off",
+        ),
     ] = False,
 ) -> None:
     """Serve real models on this machine: train, push, deploy, call, split traffic and change it live."""

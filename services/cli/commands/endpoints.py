@@ -28,7 +28,13 @@ app = typer.Typer(no_args_is_help=True, help="Endpoints: what clients call, and 
 def apply(
     file: Annotated[
         str,
-        typer.Option("--file", "-f", metavar="FILE|-", help="YAML, one or several documents."),
+        typer.Option(
+            "--file",
+            "-f",
+            envvar="INFERPLANE_APPLY_FILE",
+            metavar="FILE|-",
+            help="YAML, one or several documents.",
+        ),
     ],
     *,
     address: AddressOption = DEFAULT_ADDRESS,

@@ -7,6 +7,8 @@ import typer
 from services.cli.commands.options import (
     DEFAULT_ADDRESS,
     Format,
+    LogLevel,
+    LogLevelOption,
     OutputOption,
     PoolOption,
     StateDirOption,
@@ -62,7 +64,14 @@ def up(
     pool: PoolOption = "default",
     state_dir: StateDirOption = None,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return when it answers; it goes on running.")
+        bool,
+        typer.Option(
+            "--detach",
+            "-d",
+            envvar="INFERPLANE_DETACH",
+            help="Return when it answers; it goes on running.",
+            show_default="off",
+        ),
     ] = False,
     verbose: Annotated[
         bool,
@@ -71,6 +80,7 @@ def up(
             "-v",
             envvar="INFERPLANE_VERBOSE",
             help="Show all the services log, not only warnings.",
+            show_default="off",
         ),
     ] = False,
     timeout: Annotated[
@@ -84,10 +94,7 @@ def up(
         ),
     ] = 60,
     drain_seconds: Annotated[float, _DRAIN] = 30,
-    log_level: Annotated[
-        str,
-        typer.Option("--log-level", envvar="INFERPLANE_LOG_LEVEL", help="Least level in the logs."),
-    ] = "info",
+    log_level: LogLevelOption = LogLevel.INFO,
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
 ) -> None:
     """Run a whole mesh on this machine: registry, router, Envoy and workers.
@@ -139,10 +146,7 @@ def worker(
     pool: PoolOption = "default",
     state_dir: StateDirOption = None,
     drain_seconds: Annotated[float, _DRAIN] = 30,
-    log_level: Annotated[
-        str,
-        typer.Option("--log-level", envvar="INFERPLANE_LOG_LEVEL", help="Least level to show."),
-    ] = "info",
+    log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Run one more worker in the foreground, joined to the mesh that runs on the state directory.
 
@@ -163,7 +167,16 @@ def logs(
         ),
     ] = None,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            "-f",
+            envvar="INFERPLANE_LOG_FOLLOW",
+            help="Go on until Ctrl-C.",
+            show_default="off",
+        ),
+    ] = False,
     lines: Annotated[
         int,
         typer.Option(
@@ -174,7 +187,15 @@ def logs(
             help="How many of the last lines.",
         ),
     ] = 50,
-    raw: Annotated[bool, typer.Option("--raw", help="As the services wrote them.")] = False,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            envvar="INFERPLANE_LOG_RAW",
+            help="As the services wrote them.",
+            show_default="off",
+        ),
+    ] = False,
     state_dir: StateDirOption = None,
 ) -> None:
     """Show what the services of this machine's mesh logged, in the order of time."""

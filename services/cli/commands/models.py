@@ -36,21 +36,38 @@ def push(
     *,
     tag: Annotated[
         list[str] | None,
-        typer.Option("--tag", metavar="KEY=VALUE", help="Tag of the model.", show_default="none"),
+        typer.Option(
+            "--tag",
+            envvar="INFERPLANE_PUSH_TAGS",
+            metavar="KEY=VALUE",
+            help="Tag of the model; may be given again.",
+            show_default="none",
+        ),
     ] = None,
     lineage: Annotated[
         list[str] | None,
         typer.Option(
-            "--lineage", metavar="KEY=VALUE", help="Where it came from.", show_default="none"
+            "--lineage",
+            envvar="INFERPLANE_PUSH_LINEAGE",
+            metavar="KEY=VALUE",
+            help="Where it came from; may be given again.",
+            show_default="none",
         ),
     ] = None,
     description: Annotated[
-        str | None, typer.Option(help="What the model does.", show_default="as it is")
+        str | None,
+        typer.Option(
+            "--description",
+            envvar="INFERPLANE_PUSH_DESCRIPTION",
+            metavar="TEXT",
+            help="What the model does.",
+            show_default="as it is",
+        ),
     ] = None,
     max_batch_size: Annotated[
         int,
         typer.Option(
-            envvar="INFERPLANE_MAX_BATCH_SIZE",
+            envvar="INFERPLANE_PUSH_MAX_BATCH_SIZE",
             min=0,
             help="Most rows computed at once; 0: the worker's default; 1: no batching.",
         ),
@@ -58,7 +75,7 @@ def push(
     max_queue_delay_us: Annotated[
         int,
         typer.Option(
-            envvar="INFERPLANE_MAX_QUEUE_DELAY_US",
+            envvar="INFERPLANE_PUSH_MAX_QUEUE_DELAY_US",
             min=0,
             help="Longest wait for company, in microseconds.",
         ),
@@ -203,7 +220,13 @@ def delete(
     reference: _Reference,
     *,
     force: Annotated[
-        bool, typer.Option("--force", help="With a model: its versions and aliases too.")
+        bool,
+        typer.Option(
+            "--force",
+            envvar="INFERPLANE_DELETE_FORCE",
+            help="With a model: its versions and aliases too.",
+            show_default="off",
+        ),
     ] = False,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,

@@ -1,6 +1,5 @@
 """Options that several commands take; each shows its default and the name of its environment variable."""
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +18,15 @@ class Format(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least level that services log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 class Invocation:
@@ -71,6 +79,10 @@ PoolOption = Annotated[
     str,
     typer.Option("--pool", envvar="INFERPLANE_POOL", metavar="POOL", help="Pool of workers."),
 ]
+LogLevelOption = Annotated[
+    LogLevel,
+    typer.Option("--log-level", envvar="INFERPLANE_LOG_LEVEL", help="Least level in the logs."),
+]
 EndpointArgument = Annotated[
     str, typer.Argument(metavar="ENDPOINT", help="Endpoint id: what clients call as model name.")
 ]
@@ -88,6 +100,3 @@ def state_directory(path: Path | None) -> "StateDirectory":
     from services.cli.adapters.state_directory import StateDirectory, default_path
 
     return StateDirectory(path or default_path())
-
-
-Registration = Callable[[typer.Typer], None]

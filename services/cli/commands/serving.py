@@ -30,13 +30,21 @@ def deploy(
     *,
     endpoint: Annotated[
         str | None,
-        typer.Option("--endpoint", "-e", metavar="ENDPOINT", show_default="the model's id"),
+        typer.Option(
+            "--endpoint",
+            "-e",
+            envvar="INFERPLANE_DEPLOY_ENDPOINT",
+            metavar="ENDPOINT",
+            help="What clients call.",
+            show_default="the model's id",
+        ),
     ] = None,
     weight: Annotated[
         float | None,
         typer.Option(
             "--weight",
             "-w",
+            envvar="INFERPLANE_DEPLOY_WEIGHT",
             metavar="PERCENT",
             help="Share of the endpoint's traffic; the other versions keep their proportions in the rest.",
             show_default="all of a new endpoint, none of an existing one",
@@ -89,7 +97,13 @@ def undeploy(
     *,
     pool: Annotated[
         str | None,
-        typer.Option("--pool", metavar="POOL", help="Only there.", show_default="every pool"),
+        typer.Option(
+            "--pool",
+            envvar="INFERPLANE_UNDEPLOY_POOL",
+            metavar="POOL",
+            help="Only there.",
+            show_default="every pool",
+        ),
     ] = None,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,
@@ -145,12 +159,20 @@ def infer(
     endpoint: EndpointArgument,
     *,
     json: Annotated[
-        str, typer.Option("--json", "-j", metavar="FILE|-", help="The request's JSON body.")
+        str,
+        typer.Option(
+            "--json",
+            "-j",
+            envvar="INFERPLANE_INFER_JSON",
+            metavar="FILE|-",
+            help="The request's JSON body.",
+        ),
     ],
     version: Annotated[
         str | None,
         typer.Option(
             "--version",
+            envvar="INFERPLANE_INFER_VERSION",
             metavar="VERSION",
             help="Ask this version.",
             show_default="by the traffic split",
@@ -158,7 +180,13 @@ def infer(
     ] = None,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", envvar="INFERPLANE_INFER_TIMEOUT", metavar="SECONDS", min=0.001),
+        typer.Option(
+            "--timeout",
+            envvar="INFERPLANE_INFER_TIMEOUT",
+            metavar="SECONDS",
+            min=0.001,
+            help="Longest wait for the answer.",
+        ),
     ] = 60,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,

@@ -11,7 +11,13 @@ from services.cli.commands.options import DEFAULT_ADDRESS, AddressOption, Format
 def status(
     *,
     once: Annotated[
-        bool, typer.Option("--once", help="Print once and end; also where stdout is no terminal.")
+        bool,
+        typer.Option(
+            "--once",
+            envvar="INFERPLANE_STATUS_ONCE",
+            help="Print once and end; so it does where stdout is no terminal.",
+            show_default="off",
+        ),
     ] = False,
     interval: Annotated[
         float,

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.cli.adapters.edge import Edge, connect
+from services.rpc.address import free_port
 from tests.unit.cli.small_mesh import HeardReport, Store, serving
 
 
@@ -25,3 +26,9 @@ async def edge(store: Store) -> AsyncIterator[Edge]:
 def report() -> HeardReport:
     """A report that tests can read."""
     return HeardReport()
+
+
+@pytest.fixture
+def free_address() -> str:
+    """An address where nothing listens."""
+    return f"127.0.0.1:{free_port()}"
