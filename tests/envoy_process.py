@@ -51,7 +51,14 @@ class EnvoyProcess:
             process = await asyncio.create_subprocess_exec(
                 Path(sys.executable).parent / "envoy",
                 *("-c", config, "--concurrency", "1", "--disable-hot-restart"),
-                *("--drain-time-s", "2", "--log-level", "info", "--file-flush-interval-msec", "100"),
+                *(
+                    "--drain-time-s",
+                    "2",
+                    "--log-level",
+                    "info",
+                    "--file-flush-interval-msec",
+                    "100",
+                ),
                 stdout=output,
                 stderr=output,
             )
@@ -60,7 +67,9 @@ class EnvoyProcess:
     async def ask(self, path: str, method: str = "GET") -> str:
         """The admin interface's answer."""
         reader, writer = await asyncio.open_unix_connection(self.admin)
-        writer.write(f"{method} {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n".encode())
+        writer.write(
+            f"{method} {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n".encode()
+        )
         await writer.drain()
         answer = await reader.read()
         writer.close()

@@ -26,7 +26,9 @@ _SERVICES = (
     "envoy.service.discovery.v3.AggregatedDiscoveryService",
     "inferplane.router.v1.RouterService",
 )
-_STREAM_GRACE_SECONDS = 0.1  # Envoy's streams never end by themselves; a longer wait would only delay the stop
+_STREAM_GRACE_SECONDS = (
+    0.1  # Envoy's streams never end by themselves; a longer wait would only delay the stop
+)
 
 
 class SystemClock:
@@ -49,12 +51,8 @@ async def run(config: RouterSettings) -> None:
         clock=clock,
         lease=config.lease_seconds,
     )
-    server = RpcServer(
-        address=config.router_address, max_message_bytes=config.max_message_bytes
-    )
-    add_AggregatedDiscoveryServiceServicer_to_server(
-        AdsServicer(board, roster, clock), server.grpc
-    )
+    server = RpcServer(address=config.router_address, max_message_bytes=config.max_message_bytes)
+    add_AggregatedDiscoveryServiceServicer_to_server(AdsServicer(board, roster, clock), server.grpc)
     add_RouterServiceServicer_to_server(RouterServicer(publisher, board, roster), server.grpc)
     stop = stop_requested()
     async with AsyncExitStack() as stack:

@@ -1,7 +1,7 @@
 """The order in which one Envoy is told of a snapshot: make before break, and this is the only place that knows it.
 
-New and changed resources go out as clusters, assignments, listener, routes; what goes away as listener, routes, clusters,
-assignments. Three rules hold nothing back for longer than needed:
+New and changed resources go out as clusters, assignments, listener, routes; what goes away as listener, routes,
+clusters, assignments. Three rules hold nothing back for longer than needed:
 
 - Routes wait until the client has acknowledged every cluster that they name, and that cluster's newest hosts. (Envoy
   acknowledges clusters only once they are warm.)
@@ -208,8 +208,6 @@ def _takes_away(subscription: Subscription, resource: Resource) -> bool:
 def _settle(subscription: Subscription, request: Request) -> Verdict | None:
     if not request.nonce:
         return None
-    if request.refusal is None:
-        known = subscription.acknowledge(request.nonce)
-    else:
-        known = subscription.refuse(request.nonce)
+    take = subscription.acknowledge if request.refusal is None else subscription.refuse
+    known = take(request.nonce)
     return Verdict(request.kind, request.refusal) if known else None

@@ -1,8 +1,8 @@
 """What one Envoy wants, was sent and holds of one kind of resource: the delta protocol's state, without its messages.
 
-At most one update per kind is on its way; the next follows its ACK or NACK. A refused update of several resources is sent
-again one by one, so that one bad resource doesn't keep the good ones away; a resource refused alone is not sent again until
-its content changes.
+At most one update per kind is on its way; the next follows its ACK or NACK. A refused update of several resources is
+sent again one by one, so that one bad resource doesn't keep the good ones away; a resource refused alone is not sent
+again until its content changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -117,7 +117,9 @@ class Subscription:
 
     def holds_version(self, name: str, version: str) -> bool:
         """Whether the client has acknowledged this very version, and isn't being told another."""
-        return self.has_version(name, version) and name not in self._sent and name not in self._again
+        return (
+            self.has_version(name, version) and name not in self._sent and name not in self._again
+        )
 
     def has_version(self, name: str, version: str) -> bool:
         """Whether what the client acknowledged last is this very version."""

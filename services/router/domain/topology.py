@@ -1,4 +1,4 @@
-"""The routed picture: which endpoint sends what share of its calls to which version, on which workers, under which limits."""
+"""The routed picture: which endpoint sends what share of its calls to which version, on which workers, how bounded."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,7 +78,9 @@ class RoutedEndpoint:
     """An endpoint as it is routed now."""
 
     declared: Endpoint
-    targets: tuple[RoutedTarget, ...]  # in declared order: a growing share never loses a sticky caller
+    targets: tuple[
+        RoutedTarget, ...
+    ]  # in declared order: a growing share never loses a sticky caller
     mirror_version: VersionName | None = None
 
     @property

@@ -1,7 +1,7 @@
 """Who is alive as far as the router knows: discovery's word, softened where discovery itself was away.
 
-A registry that restarts has forgotten every lease until the workers renew. So after a reconnect, workers that were known
-before and are not heard of again are kept for one lease time. `now` is an argument; any monotonic clock will do.
+A registry that restarts has forgotten every lease until the workers renew. So after a reconnect, workers that were
+known before and are not heard of again are kept for one lease time. `now` is an argument; any monotonic clock will do.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Clusters and their hosts: one cluster per version, one more where it is mirrored to, and those of the control plane."""
+"""Clusters and their hosts: one per version, one more where it is mirrored to, and those of the control plane."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -22,8 +22,8 @@ _CHECK_SECONDS = 1.0
 _FRAMING_BYTES = 64 * 1024
 _LARGEST_WINDOW = (1 << 31) - 1  # RFC 9113, 6.9.1
 _UNLIMITED = 1_000_000  # calls in flight to the control plane and for health checks of the edge
-# Below this share of healthy hosts Envoy tries all of them. 1 % means: only when none is healthy, where trying is better than
-# refusing (a new host is not healthy yet); as long as one is healthy, the others get nothing. Envoy's default is 50 %.
+# Below this share of healthy hosts Envoy tries all of them. 1 %: only when none is healthy, where trying is better
+# than refusing (a new host is not healthy yet); as long as one is, the others get nothing. Envoy's default is 50 %.
 _PANIC_PERCENT = 1.0
 _CACHED = 4096
 
@@ -69,7 +69,7 @@ def _serving(version: RoutedVersion, max_message_bytes: int) -> Resource:
 
 @lru_cache(_CACHED)
 def _mirrored(version: RoutedVersion, max_message_bytes: int) -> Resource:
-    """Nothing here may touch what serves: limits of its own, no retries; the serving cluster's checks know who is well."""
+    """Nothing here may touch what serves: limits of its own, no retries; the serving cluster checks the hosts."""
     cluster = _discovered(
         edge.mirror_cluster(version.name), max_message_bytes, stamp=str(version.name)
     )
@@ -167,7 +167,7 @@ def _protocol(max_message_bytes: int, stamp: str | None) -> Any:
 
 
 def _limit(cluster: Any, max_requests: int, budget: tuple[float, int]) -> None:
-    """Bound calls in flight. Pending ones are bounded alike: on a cold HTTP/2 connection all calls are pending first."""
+    """Bound calls in flight. Pending ones are bounded alike: on a cold HTTP/2 connection all are pending first."""
     percent, concurrency = budget
     cluster.circuit_breakers.thresholds.add(
         max_connections=wire.number(_UNLIMITED),
@@ -193,10 +193,10 @@ def _health_check(service: str) -> dict[str, Any]:
 
 
 def _outlier_detection() -> dict[str, Any]:
-    """Five calls in a row without an answer, or answered UNAVAILABLE, put a host aside, but never more than half of them.
+    """Five calls in a row unanswered, or answered UNAVAILABLE, put a host aside, but never more than half of them.
 
-    Gateway failures are counted, not all 5xx: a caller whose inputs break a model (INTERNAL) must not be able to take workers
-    from others. DEADLINE_EXCEEDED counts too; only an unbroken row of them does harm.
+    Gateway failures are counted, not all 5xx: a caller whose inputs break a model (INTERNAL) must not be able to take
+    workers from others. DEADLINE_EXCEEDED counts too; only an unbroken row of them does harm.
     """
     return {
         "consecutive_gateway_failure": wire.number(5),

@@ -65,7 +65,7 @@ def _extraction() -> Any:
 
 
 def _state() -> Any:
-    """Endpoint, version (empty: any) and both in one key. The field names differ by method, so each pair has its line."""
+    """Endpoint, version (empty: any) and both in one key. Field names differ by method, so each pair has its line."""
     values = []
     for endpoint, version in sorted(set(methods.OF_ENDPOINT.values())):
         name, pin = _first(endpoint), _first(version)
@@ -79,7 +79,9 @@ def _state() -> Any:
             f"%FILTER_STATE({edge.ENDPOINT_STATE}:PLAIN)%@%FILTER_STATE({edge.VERSION_STATE}:PLAIN)%",
         )
     )
-    return Config.FromString(wire.serialized(Config(on_request_headers=values)) + _CLEAR_ROUTE_CACHE)
+    return Config.FromString(
+        wire.serialized(Config(on_request_headers=values)) + _CLEAR_ROUTE_CACHE
+    )
 
 
 def _first(field: str) -> str:

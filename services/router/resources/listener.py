@@ -1,4 +1,4 @@
-"""The edge's listener: constant. A change of it would end long streams after the drain time, so traffic is not in here."""
+"""The edge's listener: constant. A change would end long streams after the drain time, so traffic is not in here."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What Envoy itself answers: the same words to every client, in the client's protocol, and nothing about connections."""
+"""What Envoy itself answers: the same words to every client, in its protocol, and nothing about connections."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -101,8 +101,7 @@ def _mappers(reply: _Reply) -> list[dict[str, Any]]:
     json = _as_json(reply.text)
     mappers = [
         {"filter": _all(reply.cause, _IS_TRANSCODED), "body_format_override": json},
-        {"filter": _all(reply.cause, _IS_GRPC), "body_format_override": plain}
-        | _headers(reply),
+        {"filter": _all(reply.cause, _IS_GRPC), "body_format_override": plain} | _headers(reply),
     ]
     if reply.cause is not None:
         mappers.append({"filter": reply.cause, "body_format_override": json})

@@ -1,7 +1,7 @@
 """The script that gives failed REST calls the Open Inference Protocol's body: `{"error": "<text>"}`.
 
-A worker's error reaches Envoy as a true gRPC status, so that retries and outlier detection see it. The transcoder sets the
-HTTP status and leaves `grpc-status` and `grpc-message` as headers; the script turns the message into the body.
+A worker's error reaches Envoy as a true gRPC status, so that retries and outlier detection see it. The transcoder sets
+the HTTP status and leaves `grpc-status` and `grpc-message` as headers; the script turns the message into the body.
 """
 
 SCRIPT = r"""

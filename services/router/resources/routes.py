@@ -20,7 +20,7 @@ from services.router.resources import edge, methods, replies, wire
 from services.router.resources.shares import TOTAL, weights
 from services.rpc.names import VersionName
 
-# `cancelled`: a worker that stops cancels what outlasts its grace time. (A caller's own cancel ends the call at the edge.)
+# `cancelled`: a worker that stops cancels what outlasts its grace time. (A caller's own cancel ends at the edge.)
 _RETRY_ON = "connect-failure,refused-stream,reset,unavailable,cancelled"
 # Balancing prefers the host with the fewest calls, and a dead one has none: it is drawn three times in four, so a retry
 # draws often enough (0.75^32 = 0.0001) to end on another host.
@@ -129,7 +129,9 @@ def _duration(value: float) -> Any:
 
 
 def _retry_policy(policy: RetryPolicy) -> Any:
-    previous = wire.extension("envoy.retry_host_predicates.previous_hosts", PreviousHostsPredicate())
+    previous = wire.extension(
+        "envoy.retry_host_predicates.previous_hosts", PreviousHostsPredicate()
+    )
     retry = {
         "retry_on": _RETRY_ON,
         "num_retries": wire.number(policy.num_retries),
@@ -162,7 +164,9 @@ def _by_path() -> Any:
     prefixes = {
         methods.OF_REGISTRY_PREFIX: _on_match(_management_route(edge.REGISTRY)),
         methods.OF_ROUTER_PREFIX: _on_match(_management_route(edge.ROUTER)),
-        methods.REFUSED_PREFIX: _on_match(_refusal(403, "only workers may call this; not at the edge")),
+        methods.REFUSED_PREFIX: _on_match(
+            _refusal(403, "only workers may call this; not at the edge")
+        ),
     }
     prefixes |= {
         prefix: _on_match(_management_route(edge.ANY_WORKER))

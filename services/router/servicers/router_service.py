@@ -54,9 +54,7 @@ def _envoy(envoy: Envoy, publication: Publication | None) -> pb.EnvoyStatus:
     nack = envoy.last_nack
     if nack is not None:
         status.last_nack.CopyFrom(
-            pb.Nack(
-                time=_timestamp(nack.time), type_url=TYPE_URLS[nack.kind], message=nack.message
-            )
+            pb.Nack(time=_timestamp(nack.time), type_url=TYPE_URLS[nack.kind], message=nack.message)
         )
     return status
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import grpc
 from google.api import httpbody_pb2
 from inference import open_inference_pb2 as oip
 from inference.open_inference_pb2_grpc import (
@@ -79,6 +78,16 @@ class _Oip(GRPCInferenceServiceServicer):
     async def ServerLive(self, request: Any, context: Any) -> Any:
         return oip.ServerLiveResponse(live=True)
 
+    async def ServerReady(self, request: Any, context: Any) -> Any:
+        return oip.ServerReadyResponse(ready=True)
+
+    async def ServerMetadata(self, request: Any, context: Any) -> Any:
+        return oip.ServerMetadataResponse(name=self._worker.name)
+
+    async def ModelMetadata(self, request: Any, context: Any) -> Any:
+        await self._worker.note(context)
+        return oip.ModelMetadataResponse(name=request.name)
+
     async def ModelReady(self, request: Any, context: Any) -> Any:
         await self._worker.note(context)
         return oip.ModelReadyResponse(ready=True)
@@ -100,8 +109,22 @@ class _Rest(RestInferenceServiceServicer):
     def __init__(self, worker: EchoWorker) -> None:
         self._worker = worker
 
+    async def ServerLive(self, request: Any, context: Any) -> Any:
+        return _json({"live": True})
+
     async def ServerReady(self, request: Any, context: Any) -> Any:
-        return httpbody_pb2.HttpBody(content_type="application/json", data=b'{"ready": true}')
+        return _json({"ready": True})
+
+    async def ServerMetadata(self, request: Any, context: Any) -> Any:
+        return _json({"name": self._worker.name})
+
+    async def ModelReady(self, request: Any, context: Any) -> Any:
+        await self._worker.note(context)
+        return _json({"ready": True})
+
+    async def ModelMetadata(self, request: Any, context: Any) -> Any:
+        await self._worker.note(context)
+        return _json({"name": request.model_name})
 
     async def ModelInfer(self, request: rest.ModelInferRequest, context: Any) -> Any:
         headers = await self._worker.note(context)
@@ -120,3 +143,7 @@ class _Rest(RestInferenceServiceServicer):
             ).encode()
             + b"\n\0\xff",
         )
+
+
+def _json(content: dict[str, Any]) -> Any:
+    return httpbody_pb2.HttpBody(content_type="application/json", data=json.dumps(content).encode())

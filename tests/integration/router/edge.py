@@ -32,6 +32,7 @@ from services.rpc.names import EndpointName, VersionName
 from services.rpc.server import RpcServer
 from tests.envoy_process import EnvoyProcess
 from tests.integration.router.echo_worker import EchoWorker
+from tests.integration.router.waiting import until
 
 V1, V2 = VersionName("digits", "1"), VersionName("digits", "2")
 DIGITS = EndpointName("digits")
@@ -64,7 +65,10 @@ class EdgeUnderTest:
 
     @classmethod
     async def start(
-        cls, folder: Path, wrap: Callable[[Builder], Builder] = lambda builder: builder, **settings: Any
+        cls,
+        folder: Path,
+        wrap: Callable[[Builder], Builder] = lambda builder: builder,
+        **settings: Any,
     ) -> "EdgeUnderTest":
         router = f"unix:{folder}/router.sock"
         edge = Edge(
@@ -103,9 +107,7 @@ class EdgeUnderTest:
         return self
 
     async def start_router(self) -> None:
-        self.server = RpcServer(
-            address=self.settings.router_address, max_message_bytes=1 << 26
-        )
+        self.server = RpcServer(address=self.settings.router_address, max_message_bytes=1 << 26)
         add_AggregatedDiscoveryServiceServicer_to_server(
             AdsServicer(self.board, self.roster, self.clock), self.server.grpc
         )
@@ -130,7 +132,9 @@ class EdgeUnderTest:
         self.workers.append(worker)
         return worker
 
-    def set_workers(self, ready: dict[str, set[VersionName]], draining: frozenset[str] = frozenset()) -> None:
+    def set_workers(
+        self, ready: dict[str, set[VersionName]], draining: frozenset[str] = frozenset()
+    ) -> None:
         """Say who is alive: address → versions READY there."""
         self.publisher.hear_discovery(
             [
@@ -150,20 +154,30 @@ class EdgeUnderTest:
 
     async def in_sync(self, seconds: float = 20.0) -> None:
         """Wait until every Envoy has acknowledged what is published, and at least one is connected."""
-        async with asyncio.timeout(seconds):
-            while self.publisher._changed.is_set() or not self._all_in_sync():
-                await asyncio.sleep(0.001)
+        await until(
+            lambda: not (self.publisher._changed.is_set() or not self._all_in_sync()),
+            seconds=seconds,
+        )
         await self.envoy.ready()
 
     def _all_in_sync(self) -> bool:
         publication, envoys = self.board.current, list(self.roster.envoys)
-        return bool(envoys) and publication is not None and all(
-            e.client.is_in_sync(publication.snapshot) and len(e.client._subscriptions) == len(Kind)
-            for e in envoys
+        return (
+            bool(envoys)
+            and publication is not None
+            and all(
+                e.client.is_in_sync(publication.snapshot)
+                and len(e.client._subscriptions) == len(Kind)
+                for e in envoys
+            )
         )
 
-    async def infer(self, name: str = "digits", version: str = "", timeout: float = 10.0, **kw: Any) -> Any:
-        request = oip.ModelInferRequest(model_name=name, model_version=version, **kw.pop("fields", {}))
+    async def infer(
+        self, name: str = "digits", version: str = "", timeout: float = 10.0, **kw: Any
+    ) -> Any:
+        request = oip.ModelInferRequest(
+            model_name=name, model_version=version, **kw.pop("fields", {})
+        )
         return await self.stub.ModelInfer(request, timeout=timeout, **kw)
 
     async def http(
@@ -172,7 +186,12 @@ class EdgeUnderTest:
         """An HTTP/1.1 call with the path exactly as given."""
         host, _, port = self.settings.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 27)
-        lines = [f"{method} {path} HTTP/1.1", "host: edge", f"content-length: {len(body)}", "connection: close"]
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            "host: edge",
+            f"content-length: {len(body)}",
+            "connection: close",
+        ]
         lines += [f"{k}: {v}" for k, v in (headers or {}).items()]
         writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
         try:

@@ -1,4 +1,4 @@
-"""Changes under load, refusals by Envoy, reconnects: nothing fails, nothing flaps, and the router says what happened."""
+"""Changes under load, refusals by Envoy, reconnects: nothing fails, nothing flaps, the router says what happened."""
 
 import asyncio
 import time
@@ -18,6 +18,7 @@ from services.rpc.names import EndpointName
 from tests.envoy_process import EnvoyProcess
 from tests.integration.router.edge import DIGITS, V1, V2, EdgeUnderTest
 from tests.integration.router.load import callers
+from tests.integration.router.waiting import until
 
 
 async def serve(edge: EdgeUnderTest) -> None:
@@ -105,7 +106,7 @@ class SpoiltBuilder:
 
 
 async def test_refused_update_keeps_the_last_good_and_is_shown(folder: Path) -> None:
-    """1. All is well. 2. Routes become nonsense. 3. Envoy refuses; status says so in its words. 4. Calls go on. 5. It heals."""
+    """1. Routes become nonsense. 2. Envoy refuses; status says so in its words. 3. Calls go on. 4. It heals."""
     builders: list[SpoiltBuilder] = []
 
     def wrap(real: Builder) -> Builder:
@@ -118,9 +119,7 @@ async def test_refused_update_keeps_the_last_good_and_is_shown(folder: Path) -> 
         builders[0].spoil = Resource.of(Kind.ROUTES, "edge", b"\xff\xff nonsense")
         edge.set_endpoint(split(1, 1))
         (envoy,) = edge.roster.envoys
-        async with asyncio.timeout(5):
-            while not envoy.nacks:
-                await asyncio.sleep(0.001)
+        await until(lambda: bool(envoy.nacks), seconds=5)
         async with callers(edge) as outcome:
             await outcome.more(100)
         assert set(outcome.answers) == {str(V1)}
@@ -157,9 +156,7 @@ async def test_picture_that_does_not_add_up_is_not_published(folder: Path) -> No
         builders[0].spoil = Resource.of(Kind.ROUTES, "elsewhere", b"", listener.references)
         builders[0].real = _Without(builders[0].real, Kind.ROUTES)
         edge.set_endpoint(split(1, 1))
-        async with asyncio.timeout(5):
-            while not edge.publisher.refused:
-                await asyncio.sleep(0.001)
+        await until(lambda: bool(edge.publisher.refused), seconds=5)
         assert edge.publisher.refused == "listener 'edge' names routes 'edge', which is not there"
         assert edge.board.current is before
         assert (await edge.infer()).model_version == str(V1)
@@ -185,9 +182,7 @@ async def test_several_envoys_are_served_alike(edge: EdgeUnderTest) -> None:
         edge.folder / "second", edge.settings.router_address, "edge-2"
     )
     try:
-        async with asyncio.timeout(20):
-            while len(list(edge.roster.envoys)) < 2:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(list(edge.roster.envoys)) == 2, seconds=20)
         edge.set_endpoint(split(1, 1))
         await edge.in_sync()
         assert sorted(e.node_id for e in edge.roster.envoys) == ["edge-1", "edge-2"]
@@ -228,9 +223,7 @@ async def test_new_router_waits_for_workers_before_it_tells_a_serving_envoy(fold
         fresh.set_endpoint(split(1, 1))
         fresh.set_workers({})  # the registry restarted too
         async with callers(fresh) as outcome:
-            async with asyncio.timeout(10):
-                while not list(fresh.roster.envoys):
-                    await asyncio.sleep(0.01)
+            await until(lambda: bool(list(fresh.roster.envoys)), seconds=10)
             await outcome.more(100)
             assert outcome.answers.keys() == {str(V1)}
             fresh.set_workers({workers[0].address: {V1}, workers[1].address: {V2}})

@@ -20,6 +20,7 @@ from services.rpc.names import EndpointName, VersionName
 from tests.integration.router.echo_worker import EchoWorker
 from tests.integration.router.edge import DIGITS, V1, V2, EdgeUnderTest
 from tests.integration.router.load import callers
+from tests.integration.router.waiting import until
 
 
 async def serve(edge: EdgeUnderTest, *versions: VersionName, **fields: Any) -> list[EchoWorker]:
@@ -101,9 +102,7 @@ async def test_drained_worker_finishes_what_runs(edge: EdgeUnderTest) -> None:
     first, second = await serve(edge, V1, V1)
     first.hold = second.hold = asyncio.Event()
     running = asyncio.ensure_future(edge.infer())
-    async with asyncio.timeout(5):
-        while not first.calls.total() + second.calls.total():
-            await asyncio.sleep(0.001)
+    await until(lambda: bool(first.calls.total() + second.calls.total()), seconds=5)
     holder = first if first.calls.total() else second
     other = second if holder is first else first
     other.hold = None
@@ -143,9 +142,11 @@ async def test_unhealthy_version_gets_nothing_while_another_worker_is_well(
     """A version that says NOT_SERVING leaves the balancing by its health check, before discovery says anything."""
     well, ill = await serve(edge, V1, V1)
     await ill.server.set_health(str(V1), serving=False)
-    async with asyncio.timeout(10):
-        while await edge.envoy.counter(f"cluster.{V1}.membership_healthy") != 1:
-            await asyncio.sleep(0.02)
+
+    async def is_out() -> bool:
+        return await edge.envoy.counter(f"cluster.{V1}.membership_healthy") == 1
+
+    await until(is_out)
     before = ill.calls.total()
     for _ in range(50):
         await edge.infer()
@@ -201,9 +202,9 @@ async def test_calls_beyond_the_limit_are_refused_at_once(edge: EdgeUnderTest) -
     calls = [asyncio.ensure_future(code_of(edge.infer())) for _ in range(12)]
     refused = [await next(asyncio.as_completed(calls)) for _ in range(1)]
     assert refused == [grpc.StatusCode.UNAVAILABLE]
-    async with asyncio.timeout(5):
-        while sum(call.done() for call in calls) < 8 or worker.calls.total() < 4:
-            await asyncio.sleep(0.001)
+    await until(
+        lambda: not (sum(call.done() for call in calls) < 8 or worker.calls.total() < 4), seconds=5
+    )
     worker.hold.set()
     codes = await asyncio.gather(*calls)
     assert codes.count(grpc.StatusCode.OK) == 4
@@ -215,9 +216,7 @@ async def test_mirror_gets_its_own_version(edge: EdgeUnderTest) -> None:
     original, shadow = await serve(edge, V1, V2, mirror=Mirror(V2, 100))
     for _ in range(50):
         assert (await edge.infer()).model_version == str(V1)
-    async with asyncio.timeout(5):
-        while shadow.calls.total() < 50:
-            await asyncio.sleep(0.001)
+    await until(lambda: shadow.calls.total() == 50, seconds=5)
     assert shadow.calls == {str(V2): 50}
     assert original.calls == {str(V1): 50}
 
@@ -259,9 +258,7 @@ async def test_copies_do_not_use_up_the_limits_of_a_version_that_serves(
     hold = shadow.hold = asyncio.Event()
     for _ in range(40):
         await edge.infer()
-    async with asyncio.timeout(5):
-        while shadow.calls.total() < 40:
-            await asyncio.sleep(0.001)
+    await until(lambda: shadow.calls.total() == 40, seconds=5)
     shadow.hold = None
     for _ in range(8):
         assert (await edge.infer("own")).model_version == str(V2)

@@ -115,7 +115,8 @@ async def test_unknown_method_is_unimplemented(edge: EdgeUnderTest) -> None:
     """A method that nobody serves is UNIMPLEMENTED, as gRPC clients expect."""
     await two_versions(edge)
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await edge.channel.unary_unary("/no.Such/Method")(b"", timeout=5)
+        call: Any = edge.channel.unary_unary("/no.Such/Method")
+        await call(b"", timeout=5)
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -158,8 +159,8 @@ async def test_a_thousand_endpoints_are_routed(edge: EdgeUnderTest) -> None:
         edge.set_endpoint(Endpoint(name=name, targets=(Target(V1, 1),)))
     edge.set_workers({worker.address: {V1}})
     await edge.in_sync()
-    for name in ("e0", "e500", "e999"):
-        assert (await edge.infer(name)).parameters["endpoint"].string_param == name
+    for asked in ("e0", "e500", "e999"):
+        assert (await edge.infer(asked)).parameters["endpoint"].string_param == asked
 
 
 async def test_management_calls_go_to_the_router_and_discovery_is_closed_to_writers(
@@ -178,7 +179,7 @@ async def test_management_calls_go_to_the_router_and_discovery_is_closed_to_writ
     assert status.envoys[0].node_id == "edge-1"
     assert status.envoys[0].in_sync
     assert [t.effective_share for t in status.endpoints[0].targets] == [0.9, 0.1]
-    stub = DiscoveryServiceStub(edge.channel)
+    stub: Any = DiscoveryServiceStub(edge.channel)
     for call, request in (
         (stub.RegisterWorker, discovery.RegisterWorkerRequest()),
         (stub.DeregisterWorker, discovery.DeregisterWorkerRequest()),

@@ -12,9 +12,7 @@ def world(splits: dict[str, list[str]], hosts: dict[str, int], salt: str = "") -
     """A snapshot: endpoint → versions, version → number of hosts; `salt` changes every cluster."""
     versions = sorted({v for vs in splits.values() for v in vs})
     served = [v for v in versions if hosts.get(v, 0)]
-    names = {
-        e: [v for v in vs if v in served] or vs for e, vs in splits.items()
-    }
+    names = {e: [v for v in vs if v in served] or vs for e, vs in splits.items()}
     used = sorted({v for vs in names.values() for v in vs})
     unserved = [v for v in used if v not in served]
     resources = [
@@ -58,7 +56,9 @@ class EnvoyModel:
         clusters = tuple(self.held[Kind.CLUSTER])
         if clusters:
             self.client.hear(
-                Request(kind=Kind.ASSIGNMENT, subscribe=clusters, held=self._versions(Kind.ASSIGNMENT))
+                Request(
+                    kind=Kind.ASSIGNMENT, subscribe=clusters, held=self._versions(Kind.ASSIGNMENT)
+                )
             )
         if self.held[Kind.LISTENER]:
             self.client.hear(
@@ -86,9 +86,7 @@ class EnvoyModel:
         self._reply(response)
 
     def _reply(self, response: Response, refusal: str | None = None) -> None:
-        self.client.hear(
-            Request(kind=response.kind, nonce=response.update.nonce, refusal=refusal)
-        )
+        self.client.hear(Request(kind=response.kind, nonce=response.update.nonce, refusal=refusal))
 
     def _apply(self, response: Response) -> None:
         kind, update = response.kind, response.update

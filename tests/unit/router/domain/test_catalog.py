@@ -24,9 +24,7 @@ def test_initial_state_counts_once_it_is_complete() -> None:
 def test_restart_keeps_the_old_state_until_the_new_is_complete() -> None:
     """While all is read again the old state stays, then what the new one doesn't have is gone."""
     catalog = Catalog()
-    catalog.apply(
-        CatalogUpdate(changes=(EndpointChange(E1.name, E1),), synced=True, restart=True)
-    )
+    catalog.apply(CatalogUpdate(changes=(EndpointChange(E1.name, E1),), synced=True, restart=True))
     catalog.apply(CatalogUpdate(changes=(), synced=False, restart=True))
     assert list(catalog.endpoints) == [E1]
     catalog.apply(CatalogUpdate(changes=(), synced=True))

@@ -172,7 +172,7 @@ def test_client_of_routes_alone_is_served() -> None:
 
 
 def test_hosts_that_are_being_taken_away_are_not_counted_on() -> None:
-    """1. v2's last host is being taken away. 2. It comes back before that is acknowledged. 3. Routes wait for its return."""
+    """1. v2's last host is being taken away. 2. It comes back meanwhile. 3. Routes wait for its return."""
     served = world({"e": ["v1", "v2"]}, {"v1": 1, "v2": 1})
     envoy = connected(served)
     envoy.client.offer(world({"e": ["v1", "v2"]}, {"v1": 1, "v2": 0}))
@@ -188,7 +188,7 @@ def test_hosts_that_are_being_taken_away_are_not_counted_on() -> None:
 
 
 def test_cluster_that_is_being_removed_is_not_counted_on() -> None:
-    """1. v2's cluster is being removed. 2. It is wanted again before that is acknowledged. 3. Routes wait for its return."""
+    """1. v2's cluster is being removed. 2. It is wanted again meanwhile. 3. Routes wait for its return."""
     both = world({"e": ["v1", "v2"]}, {"v1": 1, "v2": 1})
     envoy = connected(both)
     envoy.client.offer(world({"e": ["v1"]}, {"v1": 1}))

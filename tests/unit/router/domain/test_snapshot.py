@@ -52,7 +52,7 @@ def test_inconsistent_snapshot_is_refused(resources: list[Resource], reason: str
 
 def test_all_problems_are_named_at_once() -> None:
     """A refusal lists every problem."""
-    with pytest.raises(InconsistentSnapshotError, match="'x'.*'y'"):
+    with pytest.raises(InconsistentSnapshotError, match=r"'x'.*'y'"):
         Snapshot.build([routes("x", "y")])
 
 

@@ -18,7 +18,9 @@ def names(difference: Difference) -> tuple[list[str], list[str]]:
     return [r.name for r in difference.missing], list(difference.superfluous)
 
 
-def deliver(subscription: Subscription, wanted: dict[str, Resource], *, ack: bool = True) -> Difference:
+def deliver(
+    subscription: Subscription, wanted: dict[str, Resource], *, ack: bool = True
+) -> Difference:
     part = subscription.sendable(subscription.difference(wanted))
     subscription.send(Update("n", part.missing, part.superfluous))
     assert subscription.acknowledge("n") if ack else subscription.refuse("n")

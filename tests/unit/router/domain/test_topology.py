@@ -74,7 +74,9 @@ def test_alias_is_followed() -> None:
 
 def test_alias_that_is_not_there_is_refused() -> None:
     """An endpoint whose alias is unknown gives no picture at all."""
-    with pytest.raises(UnresolvedTargetError, match=r"endpoints/digits names models/digits/aliases/champion"):
+    with pytest.raises(
+        UnresolvedTargetError, match=r"endpoints/digits names models/digits/aliases/champion"
+    ):
         route([endpoint((CHAMPION, 1))], {}, [])
 
 
