@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
@@ -92,6 +93,14 @@ async def refused(call: Awaitable[object]) -> Refusal:
     except grpc.aio.AioRpcError as error:
         return refusal_of(error)
     raise AssertionError(f"not refused, but answered {answer}")
+
+
+async def read(call: Any) -> Any:
+    """The next response of a stream; grpc's stubs mix the end of a stream into its type."""
+    async with asyncio.timeout(20):
+        response = await call.read()
+    assert response is not grpc.aio.EOF
+    return response
 
 
 class Client:

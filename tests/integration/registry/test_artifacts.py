@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 from inferplane.registry.v1 import artifact_service_pb2 as pb
-from inferplane.registry.v1 import model_service_pb2
+from inferplane.registry.v1 import model_pb2, model_service_pb2
 
 from services.registry.settings import RegistrySettings
 from tests.integration.registry.client import MODEL, Client, chunk, refused, start
@@ -236,7 +236,7 @@ async def test_a_file_over_the_limit_is_refused(client: Client, settings: Regist
     """It is refused when it is declared, with the limit in the message."""
     too_large = settings.max_file_bytes + 1
     request = model_service_pb2.CreateModelVersionRequest(parent="models/m", version_id="1")
-    request.model_version.format = 1
+    request.model_version.format = model_pb2.FORMAT_ONNX
     request.model_version.files.add(path="a.onnx", size_bytes=too_large, sha256="0" * 64)
     refusal = await refused(client.models.CreateModelVersion(request))
     assert refusal.fields == ("files[0].size_bytes",)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -46,7 +47,7 @@ def missing(says: str, call: Callable[[Client], Awaitable[object]], *texts: str)
     return Row(says, call, "NOT_FOUND", "NOT_FOUND", (), texts)
 
 
-def create_model(model_id: str, **fields: object) -> Callable[[Client], Awaitable[object]]:
+def create_model(model_id: str, **fields: Any) -> Callable[[Client], Awaitable[object]]:
     request = model_pb.CreateModelRequest(model_id=model_id, model=model_pb2.Model(**fields))
     return lambda client: client.models.CreateModel(request)
 
@@ -55,8 +56,11 @@ def get_model(name: str) -> Callable[[Client], Awaitable[object]]:
     return lambda client: client.models.GetModel(model_pb.GetModelRequest(name=name))
 
 
-def create_version(**fields: object) -> Callable[[Client], Awaitable[object]]:
-    version = {"format": 1, "files": [{"path": "m.onnx", "size_bytes": 1, "sha256": "0" * 64}]}
+def create_version(**fields: Any) -> Callable[[Client], Awaitable[object]]:
+    version: dict[str, Any] = {
+        "format": 1,
+        "files": [{"path": "m.onnx", "size_bytes": 1, "sha256": "0" * 64}],
+    }
     request = model_pb.CreateModelVersionRequest(
         parent="models/m", version_id="9", model_version=model_pb2.ModelVersion(**version | fields)
     )
@@ -74,22 +78,20 @@ def targets(*weights: float) -> Callable[[Client], Awaitable[object]]:
     return create_endpoint(policy(**{f"m__{n + 1}": weight for n, weight in enumerate(weights)}))
 
 
-def with_policy(**fields: object) -> Callable[[Client], Awaitable[object]]:
+def with_policy(**fields: Any) -> Callable[[Client], Awaitable[object]]:
     endpoint = policy(m__1=1)
-    endpoint.MergeFrom(endpoint_pb2.Endpoint(**fields))  # type: ignore[arg-type]
+    endpoint.MergeFrom(endpoint_pb2.Endpoint(**fields))
     return create_endpoint(endpoint)
 
 
-def register(
-    ttl: Duration | None = None, **fields: object
-) -> Callable[[Client], Awaitable[object]]:
+def register(ttl: Duration | None = None, **fields: Any) -> Callable[[Client], Awaitable[object]]:
     worker = {"name": "workers/w", "pool": "default", "address": "unix:/run/w.sock"} | fields
-    request = discovery_pb.RegisterWorkerRequest(worker=worker_pb2.Worker(**worker), ttl=ttl)  # type: ignore[arg-type]
+    request = discovery_pb.RegisterWorkerRequest(worker=worker_pb2.Worker(**worker), ttl=ttl)
     return lambda client: client.discovery.RegisterWorker(request)
 
 
-def watch(**fields: object) -> Callable[[Client], Awaitable[object]]:
-    request = watch_pb.WatchRequest(**fields)  # type: ignore[arg-type]
+def watch(**fields: Any) -> Callable[[Client], Awaitable[object]]:
+    request = watch_pb.WatchRequest(**fields)
     return lambda client: client.watches.Watch(request).read()
 
 

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from inferplane.registry.v1 import watch_service_pb2
 
 from services.rpc.settings import environment_for_children
-from tests.integration.registry.client import MODEL, Client, chunk, refusal_of, start
+from tests.integration.registry.client import MODEL, Client, chunk, read, refusal_of, start
 
 V1 = "models/m/versions/1"
 WEIGHTS = os.urandom(3 * 1024 * 1024)
@@ -100,7 +100,7 @@ async def test_sigterm_ends_it_cleanly(folder: Path) -> None:
     async with running(folder) as (process, client):
         await client.push("m@1")
         watch = client.watches.Watch(watch_service_pb2.WatchRequest())
-        revision = (await watch.read()).revision
+        revision = (await read(watch)).revision
         process.send_signal(signal.SIGTERM)
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await watch.read()
@@ -110,7 +110,7 @@ async def test_sigterm_ends_it_cleanly(folder: Path) -> None:
         assert "Traceback" not in said
     async with running(folder) as (_, client):
         request = watch_service_pb2.WatchRequest(after_revision=revision)
-        response = await client.watches.Watch(request).read()
+        response = await read(client.watches.Watch(request))
         assert (response.revision, len(response.changes)) == (revision, 0)
 
 
@@ -192,7 +192,7 @@ async def test_the_store_in_memory_forgets(folder: Path) -> None:
     async with running(folder, store_url="memory:") as (_, client):
         await client.push("m@1")
     async with running(folder, store_url="memory:") as (_, client):
-        response = await client.watches.Watch(watch_service_pb2.WatchRequest()).read()
+        response = await read(client.watches.Watch(watch_service_pb2.WatchRequest()))
         assert len(response.changes) == 0
         assert [
             p for p in (folder / "registry").rglob("*") if p.is_file() and p.suffix != ".lock"

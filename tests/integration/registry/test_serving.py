@@ -1,19 +1,20 @@
 """Endpoints, placements, workers and watches over a real server."""
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from inferplane.discovery.v1 import discovery_service_pb2, worker_pb2
-from inferplane.registry.v1 import endpoint_pb2, endpoint_service_pb2, placement_pb2
+from inferplane.registry.v1 import endpoint_pb2, endpoint_service_pb2, model_pb2, placement_pb2
 from inferplane.registry.v1 import model_service_pb2 as models_pb
 from inferplane.registry.v1 import placement_service_pb2 as placements_pb
 from inferplane.registry.v1 import watch_service_pb2 as watch_pb
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tests.integration.registry.client import Client, policy, refusal_of, refused
+from tests.integration.registry.client import Client, policy, read, refusal_of, refused
 
 PLACED = "pools/default/placements/m@1"
 
@@ -34,7 +35,9 @@ def update(
     )
 
 
-def worker(name: str = "w", state: int = placement_pb2.LOAD_STATE_READY, **fields: object):
+def worker(
+    name: str = "w", state: int = placement_pb2.LOAD_STATE_READY, **fields: Any
+) -> worker_pb2.Worker:
     message = worker_pb2.Worker(
         name=f"workers/{name}", pool="default", address="unix:/run/w.sock", **fields
     )
@@ -152,7 +155,7 @@ async def test_workers_are_watched(client: Client) -> None:
 
     async def seen() -> list[tuple[str, bool]]:
         async with asyncio.timeout(20):
-            return [(w.name, w.draining) for w in (await watch.read()).workers]
+            return [(w.name, w.draining) for w in (await read(watch)).workers]
 
     assert await seen() == []
     await register(client, worker(), ttl=60)
@@ -167,10 +170,10 @@ async def test_workers_are_watched(client: Client) -> None:
 
 
 async def changes(
-    watch: "grpc.aio.UnaryStreamCall[watch_pb.WatchRequest, watch_pb.WatchResponse]",
+    watch: Any,
 ) -> tuple[int, list[str]]:
     async with asyncio.timeout(20):
-        response = await watch.read()
+        response = await read(watch)
     assert response.synced
     return response.revision, [change.name for change in response.changes]
 
@@ -189,7 +192,7 @@ async def test_a_watch_resumes(served: Client) -> None:
     await served.endpoints.DeleteEndpoint(delete)
     watch = served.watches.Watch(watch_pb.WatchRequest(after_revision=revision + 1))
     async with asyncio.timeout(20):
-        response = await watch.read()
+        response = await read(watch)
     assert response.revision == revision + 3
     alias, endpoint = response.changes
     assert alias.alias.version == "models/m/versions/1"
@@ -202,7 +205,7 @@ async def test_a_watch_of_some_kinds(served: Client) -> None:
     await register(served, worker())
     watch = served.watches.Watch(watch_pb.WatchRequest(kinds=kinds))
     async with asyncio.timeout(20):
-        response = await watch.read()
+        response = await read(watch)
     assert [change.name for change in response.changes] == [PLACED, PLACED[:-1] + "2"]
     assert not response.changes[0].placement.HasField("status")
 
@@ -226,14 +229,14 @@ async def test_a_large_state_comes_in_pieces(client: Client) -> None:
         await client.models.CreateModel(
             models_pb.CreateModelRequest(
                 model_id=f"m{number}",
-                model={"tags": {f"{'k' * 60}{n}": "v" * 255 for n in range(64)}},
+                model=model_pb2.Model(tags={f"{'k' * 60}{n}": "v" * 255 for n in range(64)}),
             )
         )
     for number in range(60):
         await client.models.CreateModel(
             models_pb.CreateModelRequest(
                 model_id=f"n{number}",
-                model={"tags": {f"{'k' * 60}{n}": "v" * 255 for n in range(64)}},
+                model=model_pb2.Model(tags={f"{'k' * 60}{n}": "v" * 255 for n in range(64)}),
             )
         )
     watch = client.watches.Watch(watch_pb.WatchRequest())
@@ -262,7 +265,7 @@ async def test_a_reader_that_does_not_read_costs_nothing(served: Client) -> None
     last = ""
     async with asyncio.timeout(20):
         while not last.startswith("199 "):
-            for change in (await watch.read()).changes:
+            for change in (await read(watch)).changes:
                 last = change.endpoint.description
     watch.cancel()
 

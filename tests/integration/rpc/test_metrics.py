@@ -1,0 +1,118 @@
+"""Call metrics on a real server: each method's calls by the code that the caller saw."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from inferplane.registry.v1 import model_service_pb2 as pb
+from inferplane.registry.v1 import watch_service_pb2 as watch_pb
+from inferplane.registry.v1.model_service_pb2_grpc import (
+    ModelServiceServicer,
+    ModelServiceStub,
+    add_ModelServiceServicer_to_server,
+)
+from inferplane.registry.v1.watch_service_pb2_grpc import (
+    WatchServiceServicer,
+    WatchServiceStub,
+    add_WatchServiceServicer_to_server,
+)
+from prometheus_client import CollectorRegistry
+
+from services.rpc.channel import connect
+from services.rpc.errors import NotFoundError, OutOfRangeError
+from services.rpc.metrics import MetricsInterceptor
+from services.rpc.server import RpcServer
+
+MODELS, WATCHES = "/inferplane.registry.v1.ModelService", "/inferplane.registry.v1.WatchService"
+
+
+class Models(ModelServiceServicer):
+    """Ends each method in its own way."""
+
+    async def GetModel(self, request: Any, context: Any) -> pb.GetModelResponse:
+        return pb.GetModelResponse()
+
+    async def DeleteModel(self, request: Any, context: Any) -> pb.DeleteModelResponse:
+        raise NotFoundError("no")
+
+    async def CreateModel(self, request: Any, context: Any) -> pb.CreateModelResponse:
+        raise KeyError("unforeseen")
+
+    async def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:
+        await context.abort(grpc.StatusCode.DATA_LOSS, "gone")
+        raise AssertionError
+
+
+class Watches(WatchServiceServicer):
+    """Sends one response, then fails if asked to."""
+
+    async def Watch(self, request: Any, context: Any) -> AsyncIterator[watch_pb.WatchResponse]:
+        yield watch_pb.WatchResponse()
+        if request.after_revision:
+            raise OutOfRangeError("no")
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[tuple[CollectorRegistry, grpc.aio.Channel]]:
+    metrics = CollectorRegistry()
+    with tempfile.TemporaryDirectory(prefix="ip-") as folder:
+        server = RpcServer(
+            address=f"unix:{folder}/s.sock",
+            max_message_bytes=1 << 20,
+            interceptors=[MetricsInterceptor(metrics)],
+        )
+        add_ModelServiceServicer_to_server(Models(), server.grpc)  # type: ignore[abstract]
+        add_WatchServiceServicer_to_server(Watches(), server.grpc)
+        address = await server.start([])
+        async with connect(address) as channel:
+            yield metrics, channel
+        await server.stop(0)
+
+
+def count(metrics: CollectorRegistry, method: str, code: str) -> float | None:
+    return metrics.get_sample_value("inferplane_rpc_calls_total", {"method": method, "code": code})
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [
+        ("GetModel", "OK"),
+        ("DeleteModel", "NOT_FOUND"),
+        ("CreateModel", "INTERNAL"),
+        ("ListModels", "DATA_LOSS"),
+    ],
+)
+async def test_unary_calls(
+    registry: tuple[CollectorRegistry, grpc.aio.Channel], method: str, code: str
+) -> None:
+    """The counted code is the one that the caller sees, however the call ends."""
+    metrics, channel = registry
+    call = getattr(ModelServiceStub(channel), method)
+    seen = "OK"
+    try:
+        await call(getattr(pb, f"{method}Request")())
+    except grpc.aio.AioRpcError as error:
+        seen = error.code().name
+    assert seen == code
+    assert count(metrics, f"{MODELS}/{method}", code) == 1
+    duration = "inferplane_rpc_duration_seconds_count"
+    assert metrics.get_sample_value(duration, {"method": f"{MODELS}/{method}"}) == 1
+
+
+async def test_streams(registry: tuple[CollectorRegistry, grpc.aio.Channel]) -> None:
+    """Streams count when they end; grpcio's own servicers pass through too."""
+    metrics, channel = registry
+    stub = WatchServiceStub(channel)
+    assert len([r async for r in stub.Watch(watch_pb.WatchRequest())]) == 1
+    with pytest.raises(grpc.aio.AioRpcError):
+        assert [r async for r in stub.Watch(watch_pb.WatchRequest(after_revision=1))]
+    assert count(metrics, f"{WATCHES}/Watch", "OK") == 1
+    assert count(metrics, f"{WATCHES}/Watch", "OUT_OF_RANGE") == 1
+    watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+    async for response in watch:
+        assert response.status
+        watch.cancel()
+        break
