@@ -1,0 +1,234 @@
+"""The asyncio driver of a queue, with a session that a test holds and lets go."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from services.rpc.errors import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+from services.worker.domain.batch import BatchLimits, BatchQueue
+from services.worker.domain.contents import Array
+from services.worker.domain.counters import Outcome
+from services.worker.domain.infer_request import InferRequest
+from services.worker.domain.signature import Signature, spec_of
+from services.worker.drivers.batcher import Batcher
+
+SIGNATURE = Signature(
+    (spec_of("x", "FP32", (-1,)),), (spec_of("y", "FP32", (-1,)), spec_of("z", "FP32", (-1,)))
+)
+
+
+class ScriptedSession:
+    """y = 2 · x, z = -x; refuses negative x; runs only while it is let."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.go.set()
+        self.started = threading.Semaphore(0)
+        self.batches: list[list[float]] = []
+        self.outputs: list[Sequence[str]] = []
+        self.rows_lost = False
+        self.no_memory = False
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> Mapping[str, Array]:
+        x = feeds["x"]
+        self.batches.append(x.tolist())
+        self.outputs.append(tuple(outputs))
+        self.started.release()
+        assert self.go.wait(10)
+        if self.no_memory:
+            raise MemoryError
+        if (x < 0).any():
+            raise InvalidArgumentError("negative")
+        if self.rows_lost and len(x) > 1:
+            x = x[:1]
+        answers = {"y": 2 * x, "z": -x}
+        return {name: answers[name] for name in outputs}
+
+
+class Meter:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.waits = 0
+
+    def called(self, outcome: Outcome, seconds: float) -> None:
+        raise AssertionError("not the batcher's")
+
+    def waited(self, seconds: float) -> None:
+        self.waits += 1
+
+    def computed(self, rows: int, seconds: float) -> None:
+        self.rows.append(rows)
+
+    def close(self) -> None:
+        raise AssertionError("not the batcher's")
+
+
+def asked(*x: float, outputs: tuple[str, ...] = ("y", "z")) -> InferRequest:
+    return InferRequest({"x": np.array(x, np.float32)}, outputs)
+
+
+@asynccontextmanager
+async def batcher(
+    session: ScriptedSession, meter: Meter | None = None, *, batched: bool = True, rows: int = 100
+) -> AsyncIterator[Batcher]:
+    queue = BatchQueue(BatchLimits(max_rows=4, max_queued_rows=rows, max_queued_bytes=1 << 20))
+    made = Batcher(queue, session, SIGNATURE, meter or Meter(), runners=1, batched=batched)
+    running = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        session.go.set()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        queue.check()
+
+
+async def hold(session: ScriptedSession, made: Batcher) -> "asyncio.Task[Mapping[str, Array]]":
+    """One request computes and is held, so that others gather behind it."""
+    session.go.clear()
+    first = asyncio.create_task(made.submit(asked(100), None))
+    assert await asyncio.to_thread(session.started.acquire, timeout=10)
+    return first
+
+
+async def gathered(
+    made: Batcher, *requests: InferRequest
+) -> "list[asyncio.Task[Mapping[str, Array]]]":
+    """These requests in the queue, in order."""
+    tasks = [asyncio.create_task(made.submit(r, None)) for r in requests]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_what_waits_while_the_session_is_busy_goes_together() -> None:
+    """1 + 2 + 1 rows fill a batch, the fourth request follows; each gets its own rows and outputs."""
+    session, meter = ScriptedSession(), Meter()
+    async with batcher(session, meter) as made:
+        first = await hold(session, made)
+        tasks = await gathered(
+            made, asked(1), asked(2, 3, outputs=("z",)), asked(4, outputs=("z",)), asked(5)
+        )
+        session.go.set()
+        answers = [await task for task in (first, *tasks)]
+    assert session.batches == [[100], [1, 2, 3, 4], [5]]
+    assert session.outputs[1] == ("y", "z")
+    assert {n: a.tolist() for n, a in answers[2].items()} == {"z": [-2, -3]}
+    assert answers[1]["y"].tolist() == [2]
+    assert (meter.rows, meter.waits) == ([1, 4, 1], 5)
+
+
+async def test_only_the_guilty_of_a_batch_fails() -> None:
+    """After the batch failed each is computed alone."""
+    session = ScriptedSession()
+    async with batcher(session) as made:
+        await hold(session, made)
+        tasks = await gathered(made, asked(1), asked(-1), asked(2))
+        session.go.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(answers[1], InvalidArgumentError)
+    assert [a["y"].tolist() for a in answers if isinstance(a, dict)] == [[2], [4]]
+
+
+async def test_a_batch_with_wrong_rows_is_not_split() -> None:
+    """Outputs are counted before they are handed out; alone the requests are right."""
+    session = ScriptedSession()
+    session.rows_lost = True
+    async with batcher(session) as made:
+        await hold(session, made)
+        tasks = await gathered(made, asked(1), asked(2))
+        session.go.set()
+        answers = await asyncio.gather(*tasks)
+    assert [a["y"].tolist() for a in answers] == [[2], [4]]
+
+
+async def test_a_large_request_is_computed_in_parts() -> None:
+    """Never more than max_rows at once, and its rows come back in order."""
+    session = ScriptedSession()
+    async with batcher(session) as made:
+        answer = await made.submit(asked(*range(10)), None)
+    assert session.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert answer["y"].tolist() == [2.0 * n for n in range(10)]
+
+
+async def test_unbatched_requests_go_one_by_one_and_whole() -> None:
+    """Without batching nothing is joined and nothing cut."""
+    session = ScriptedSession()
+    async with batcher(session, batched=False) as made:
+        await hold(session, made)
+        tasks = await gathered(made, asked(*range(6)), asked(7))
+        session.go.set()
+        await asyncio.gather(*tasks)
+    assert session.batches == [[100], list(range(6)), [7]]
+
+
+async def test_the_late_are_told_and_not_computed() -> None:
+    """A deadline that passes in the queue is DEADLINE_EXCEEDED."""
+    session = ScriptedSession()
+    async with batcher(session) as made:
+        await hold(session, made)
+        late = asyncio.create_task(made.submit(asked(1), asyncio.get_running_loop().time()))
+        await asyncio.sleep(0)
+        session.go.set()
+        with pytest.raises(DeadlineExceededError):
+            await late
+    assert session.batches == [[100]]
+
+
+async def test_the_cancelled_are_not_computed() -> None:
+    """Who goes while waiting leaves the queue; who goes while computing is forgotten."""
+    session = ScriptedSession()
+    async with batcher(session) as made:
+        first = await hold(session, made)
+        (second,) = await gathered(made, asked(1))
+        for task in (first, second):
+            task.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        session.go.set()
+        assert (await made.submit(asked(3), None))["y"].tolist() == [6]
+    assert session.batches == [[100], [3]]
+
+
+async def test_a_full_queue_refuses_at_the_door() -> None:
+    """Those inside are not harmed."""
+    session = ScriptedSession()
+    async with batcher(session, rows=2) as made:
+        await hold(session, made)
+        tasks = await gathered(made, asked(1), asked(2))
+        with pytest.raises(ResourceExhaustedError):
+            await made.submit(asked(3), None)
+        session.go.set()
+        assert len(await asyncio.gather(*tasks)) == 2
+
+
+async def test_no_memory_is_an_answer() -> None:
+    """Memory that runs out fails the request, not the version."""
+    session = ScriptedSession()
+    async with batcher(session) as made:
+        session.no_memory = True
+        with pytest.raises(ResourceExhaustedError):
+            await made.submit(asked(1), None)
+        session.no_memory = False
+        assert (await made.submit(asked(1), None))["y"].tolist() == [2]
+
+
+async def test_a_stop_ends_everyone_once() -> None:
+    """What waits and what computes is told UNAVAILABLE, and so is who comes later."""
+    session = ScriptedSession()
+    async with batcher(session) as made:
+        first = await hold(session, made)
+        (second,) = await gathered(made, asked(1))
+    answers = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(a) for a in answers] == [UnavailableError, UnavailableError]
+    with pytest.raises(UnavailableError):
+        await made.submit(asked(1), None)
