@@ -91,6 +91,8 @@ class OnnxSessionLoader:
                 str(folder / spec.onnx_path), options, providers=list(providers)
             )
         except ERRORS as error:
+            if _is_memory(error):
+                raise LoadError("loading it needs more memory than there is") from error
             raise LoadError(f"ONNX Runtime cannot load it: {_text(error)}") from error
         loaded = Signature(
             _specs("input", session.get_inputs()), _specs("output", session.get_outputs())
@@ -140,13 +142,21 @@ def _text(error: Exception) -> str:
     return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + "…"
 
 
+def _is_memory(error: Exception) -> bool:
+    text = str(error)
+    return (
+        isinstance(error, MemoryError)
+        or "Failed to allocate memory" in text
+        or "std::bad_alloc" in text
+    )
+
+
 def _run_error(error: Exception) -> InferplaneError:
     """A version that is READY has answered its example: what fails now fails because of this input."""
-    text = _text(error)
-    if isinstance(error, MemoryError) or "Failed to allocate memory" in text or "bad_alloc" in text:
+    if _is_memory(error):
         return ResourceExhaustedError(
             "the model needs more memory for these inputs than there is", reason="OUT_OF_MEMORY"
         )
     return InvalidArgumentError(
-        f"the model refused these inputs: {text}", reason="MODEL_REFUSED_INPUTS"
+        f"the model refused these inputs: {_text(error)}", reason="MODEL_REFUSED_INPUTS"
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from services.rpc.errors import InvalidArgumentError, ResourceExhaustedError
-from services.worker.adapters import probe_order
+from services.worker.adapters import child_probe, probe_order
 from services.worker.adapters.child_probe import ChildProbe
 from services.worker.adapters.onnx_files import check_graph, check_tree
 from services.worker.adapters.onnx_session import OnnxSession, OnnxSessionLoader
@@ -208,8 +208,17 @@ async def test_a_probe_that_is_not_done_in_time_is_ended(tmp_path: Path) -> None
         await probe(seconds=2).examine(spec_of_model(bad.endless()), tmp_path)
 
 
-async def test_a_probe_that_crashes_is_told_as_a_reason(tmp_path: Path) -> None:
-    """Too little memory to even load takes the child down, not us."""
+async def test_a_probe_without_memory_says_so(tmp_path: Path) -> None:
+    """The bound is on the child; what it lacks is told as the reason."""
     write(tmp_path, {"model.onnx": good.add()})
-    with pytest.raises(LoadError, match=r"crashed a trial process|memory"):
+    with pytest.raises(LoadError, match="memory"):
         await probe(memory_bytes=1 << 20).examine(spec_of_model(good.add()), tmp_path)
+
+
+async def test_a_probe_that_crashes_is_told_as_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that aborts takes nobody with it; the reason names the signal and the stage."""
+    monkeypatch.setattr(child_probe, "_MODULE", "tests.unit.worker.adapters.crashing_probe")
+    with pytest.raises(LoadError, match=r"crashed a trial process \(SIGABRT\) while loading"):
+        await probe().examine(spec_of_model(good.add()), tmp_path)
