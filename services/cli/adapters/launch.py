@@ -63,6 +63,7 @@ class Launch:
                     f"ended {left.name} (pid {left.pid}), left by a supervisor that died"
                 )
             port_owner.check_free(self._settings.edge)
+            envoy.program()
             self._state.forget_run()
             try:
                 asyncio.run(self._run())
@@ -73,8 +74,10 @@ class Launch:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._asked_to_end)
+        loop.add_signal_handler(signal.SIGINT, self._asked_to_end)
+        loop.add_signal_handler(signal.SIGTERM, self._asked_to_end)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored under nohup: goes on
+            loop.add_signal_handler(signal.SIGHUP, self._asked_to_end)
         self._write_down()
         self._state.write_services(self._mesh.services)
         await self._supervisor.run(self._until(), self._drain, self._settings.drain_seconds)
@@ -127,13 +130,22 @@ class Launch:
 
     def _write_down(self) -> None:
         """Keep the records of what runs true, and see whether starting is hopeless."""
+        try:
+            self._write_records()
+        except OSError as error:  # a full disk ends no service
+            self._narrator.say(f"can't write down what runs: {error}")
+        self._see_whether_hopeless()
+
+    def _write_records(self) -> None:
         children = self._supervisor.children
         running = [("supervisor", os.getpid())]
         running += [(child.spec.name, child.pid) for child in children if child.pid is not None]
         records = [RunningProcess.of(name, pid) for name, pid in running]
         self._state.write_processes([record for record in records if record is not None])
         self._state.write_metrics_targets(metrics_targets(children))
-        looping = [child for child in children if child.life.is_crash_looping]
+
+    def _see_whether_hopeless(self) -> None:
+        looping = [child for child in self._supervisor.children if child.life.is_crash_looping]
         if looping and not self._answered and not self._stop.is_set():
             self._failure = StartError(
                 f"{looping[0].spec.name} dies again and again; its log is {looping[0].spec.log}",

@@ -31,6 +31,7 @@ class RolledOut:
     """What came of it."""
 
     endpoint: endpoint_pb2.Endpoint
+    told: str  # in a line
     hint: str  # what to do next
 
 
@@ -46,14 +47,14 @@ async def roll_out(edge: Edge, rollout: Rollout, report: Report) -> RolledOut:
     if there is None:
         there = await traffic.create_endpoint(edge, rollout.endpoint, rollout.version)
         await wait_routed(edge, there, report)
-        report.say(f"endpoint {rollout.endpoint} created: {split_of(there)}")
+        told = f"endpoint {rollout.endpoint} created: {split_of(there)}"
     elif rollout.percent is not None:
         there = await traffic.give_share(edge, rollout.endpoint, rollout.version, rollout.percent)
         await wait_routed(edge, there, report)
-        report.say(f"endpoint {rollout.endpoint}: {split_of(there)}")
+        told = f"endpoint {rollout.endpoint}: {split_of(there)}"
     else:
-        report.say(f"endpoint {rollout.endpoint} is as it was: {split_of(there)}")
-    return RolledOut(there, _hint(rollout, there))
+        told = f"endpoint {rollout.endpoint} is as it was: {split_of(there)}"
+    return RolledOut(there, told, _hint(rollout, there))
 
 
 def split_of(endpoint: endpoint_pb2.Endpoint) -> str:

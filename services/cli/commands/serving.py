@@ -86,9 +86,9 @@ def deploy(
         return await roll_out(edge, rollout, out)
 
     done = call(address, work)
-    from services.cli.adapters import tables
-
-    out.resource(done.endpoint, tables.endpoint_fields(done.endpoint))
+    if out.as_json:
+        out.resource(done.endpoint, {})
+    out.result(done.told)
     out.say(f"next: {done.hint}")
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.cli.domain.child_life import ChildLife, ChildState, RestartPolicy, describe_exit
+from services.cli.domain.child_life import ChildLife, RestartPolicy, describe_exit
 from services.cli.drivers.log_file import LogFile
 from services.cli.drivers.output_pipe import OutputPipe
 from services.cli.ports.narration import Narration
@@ -82,8 +82,7 @@ class Child:
             self._done.set()
 
     def _ended(self, how: str) -> None:
-        if self.life.state is ChildState.STOPPING:
-            self.life.ended()
+        self.life.ended()
         self._changed()
         self._narration.stopped(self.spec.name, how)
 
@@ -109,24 +108,19 @@ class Child:
     async def _live(self) -> str:
         """One life of the process; returns how it ended."""
         self._log.last_lines.clear()
-        start = self.spec.prepare(self.life.starts + 1)
-        output = OutputPipe(self._take)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-I", "-S", _LAUNCHER, str(os.getpid())),
-            *start.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output.writing_end,
-            stderr=asyncio.subprocess.STDOUT,
-            env=dict(start.environment),
-            process_group=0,  # Ctrl-C at the terminal reaches the supervisor alone
-        )
+        self.life.started(time.monotonic())
+        try:
+            start = self.spec.prepare(self.life.starts)
+            output = OutputPipe(self._take)
+            with output.unless_lost():
+                process = await self._spawn(start, output)
+        except OSError as error:  # no disk, no memory, no process left: may pass
+            self._log.last_lines.append(str(error))
+            return f"could not be started ({error})"
         transport = await output.begin()
         self.start, self.pid = start, process.pid
         if self.life.stops:  # asked to end while it was being started
             self._signal_group(signal.SIGKILL)
-        else:
-            self.life.started(time.monotonic())
         self._narration.started(self.spec.name, process.pid)
         self._changed()
         code = await process.wait()
@@ -136,6 +130,19 @@ class Child:
         for socket in start.sockets:
             socket.unlink(missing_ok=True)
         return describe_exit(code)
+
+    @staticmethod
+    async def _spawn(start: Start, output: OutputPipe) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-I", "-S", _LAUNCHER, str(os.getpid())),
+            *start.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output.writing_end,
+            stderr=asyncio.subprocess.STDOUT,
+            env=dict(start.environment),
+            process_group=0,  # Ctrl-C at the terminal reaches the supervisor alone
+        )
 
     def _take(self, line: bytes) -> None:
         self._log.write(line)

@@ -19,7 +19,10 @@ def main() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the promise was made
         sys.exit(1)
-    os.execv(command[0], command)  # noqa: S606 - no shell is meant
+    try:
+        os.execv(command[0], command)  # noqa: S606 - no shell is meant
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
 
 
 if __name__ == "__main__":

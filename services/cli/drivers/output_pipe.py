@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _LONGEST_LINE = 1024 * 1024  # bytes; a longer one is cut into several
 _LAST_WORDS = 1.0  # seconds for what an ended process wrote to be read
@@ -20,6 +21,16 @@ class OutputPipe:
         self._reading_end, self.writing_end = os.pipe()
         self._reader = asyncio.StreamReader(limit=_LONGEST_LINE)
         self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def unless_lost(self) -> Iterator[None]:
+        """Close both ends if the child that was to write can't be started."""
+        try:
+            yield
+        except OSError:
+            os.close(self._reading_end)
+            os.close(self.writing_end)
+            raise
 
     async def begin(self) -> asyncio.ReadTransport:
         """Start reading; the writing end is the child's alone from now on."""

@@ -1,6 +1,7 @@
 """The supervisor with real processes: restarts, crash loops, the order of ending, nothing left behind."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from services.cli.adapters.state_directory import RunningProcess
 from services.cli.domain.child_life import RestartPolicy
 from services.cli.drivers import launch
-from services.cli.drivers.child import ChildSpec
+from services.cli.drivers.child import ChildSpec, Start
 from services.cli.drivers.supervisor import Supervisor
 from tests.integration.cli.conftest import HeardNarration, Spec
 
@@ -180,6 +181,36 @@ def test_launched_command_dies_with_its_parent(tmp_path: Path) -> None:
         assert child is not None
         parent.kill()
         assert child.wait(10)
+
+
+async def test_what_can_t_be_started_is_tried_again(
+    heard: HeardNarration, spec: Spec, tmp_path: Path
+) -> None:
+    """A start that fails for want of something is told and tried again, like a death."""
+    good = spec("a", _OBEY)
+
+    def prepare(number: int) -> Start:
+        if number < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return good.prepare(number)
+
+    async with _running([[ChildSpec("a", prepare, tmp_path / "a.log")]], heard):
+        await heard.until(lambda: heard.of("line", "a"))
+    told = "could not be started ([Errno 28] No space left on device)"
+    assert [event[2] for event in heard.of("died")] == [told, told]
+
+
+async def test_program_that_is_not_there_is_told_in_the_log(
+    heard: HeardNarration, tmp_path: Path
+) -> None:
+    """A command that does not exist dies with the reason in its log."""
+
+    def prepare(_number: int) -> Start:
+        return Start(("/nowhere/envoy",), {}, "")
+
+    async with _running([[ChildSpec("a", prepare, tmp_path / "a.log")]], heard):
+        await heard.until(lambda: heard.of("died", "a"))
+    assert (tmp_path / "a.log").read_text().startswith("/nowhere/envoy: No such file")
 
 
 async def test_long_lines_and_odd_bytes_reach_the_log(
