@@ -5,10 +5,16 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import grpc
 
-from tests.integration.router.edge import EdgeUnderTest
+
+class Infers(Protocol):
+    """Makes one call."""
+
+    async def infer(self) -> Any:
+        """The answer."""
 
 
 @dataclass(slots=True)
@@ -32,7 +38,7 @@ class Outcome:
 
 
 @asynccontextmanager
-async def callers(edge: EdgeUnderTest, count: int = 8) -> AsyncIterator[Outcome]:
+async def callers(edge: Infers, count: int = 8) -> AsyncIterator[Outcome]:
     """`count` callers that call one after the other until the block ends."""
     outcome, stop = Outcome(), asyncio.Event()
 

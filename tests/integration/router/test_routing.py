@@ -114,8 +114,8 @@ async def test_unknown_names_are_not_found(
 async def test_unknown_method_is_unimplemented(edge: EdgeUnderTest) -> None:
     """A method that nobody serves is UNIMPLEMENTED, as gRPC clients expect."""
     await two_versions(edge)
+    call: Any = edge.channel.unary_unary("/no.Such/Method")
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        call: Any = edge.channel.unary_unary("/no.Such/Method")
         await call(b"", timeout=5)
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
