@@ -1,0 +1,178 @@
+"""The resources of a topology: what Envoy is told, and that every router tells the same."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.config.route.v3.route_components_pb2 import Route
+from envoy.config.route.v3.route_pb2 import RouteConfiguration
+
+from services.router.domain.snapshot import Kind, Snapshot
+from services.router.domain.topology import (
+    CircuitLimits,
+    Endpoint,
+    Mirror,
+    RetryPolicy,
+    Target,
+    Topology,
+    Worker,
+    route,
+)
+from services.router.resources.build import ResourceBuilder
+from services.router.resources.edge import Edge
+from services.rpc.names import EndpointName, VersionName
+
+V1, V2 = VersionName("digits", "1"), VersionName("digits", "2")
+EDGE = Edge(
+    address="127.0.0.1:8080",
+    registry_address="unix:/run/x/registry.sock",
+    discovery_address="10.0.0.1:8081",
+    router_address="router.example:8082",
+    max_message_bytes=1 << 26,
+)
+
+
+def topology(**fields: Any) -> Topology:
+    fields.setdefault("targets", (Target(V1, 90), Target(V2, 10)))
+    endpoint = Endpoint(name=EndpointName("digits"), **fields)
+    workers = [
+        Worker(name="workers/a", address="unix:/run/x/a.sock", ready=frozenset([V1, V2])),
+        Worker(name="workers/b", address="10.0.0.2:9000", ready=frozenset([V1])),
+    ]
+    return route([endpoint], {}, workers)
+
+
+def build(**fields: Any) -> Snapshot:
+    return Snapshot.build(ResourceBuilder(EDGE).build(topology(**fields)))
+
+
+def routes_of(snapshot: Snapshot) -> dict[str, Any]:
+    """Key → route, of the endpoints' map."""
+    message = RouteConfiguration.FromString(snapshot.of_kind(Kind.ROUTES)["edge"].body)
+    entries = message.virtual_hosts[0].matcher.matcher_tree.exact_match_map.map
+    found = {}
+    for key, entry in entries.items():
+        found[key] = Route()
+        entry.action.typed_config.Unpack(found[key])
+    return found
+
+
+def cluster_of(snapshot: Snapshot, name: str) -> Any:
+    return Cluster.FromString(snapshot.of_kind(Kind.CLUSTER)[name].body)
+
+
+def test_every_endpoint_and_version_has_its_key() -> None:
+    """The map holds the endpoint alone and each version pinned."""
+    assert set(routes_of(build())) == {"digits@", "digits@1", "digits@2"}
+
+
+def test_split_is_in_declared_order() -> None:
+    """Weights are millionths, in the order of the targets, which keeps sticky callers in place."""
+    clusters = routes_of(build())["digits@"].route.weighted_clusters.clusters
+    assert [(c.name, c.weight.value) for c in clusters] == [
+        ("models/digits/versions/1", 900_000),
+        ("models/digits/versions/2", 100_000),
+    ]
+
+
+def test_pin_goes_to_its_version_and_is_not_mirrored() -> None:
+    """A pinned call reaches exactly the version that it names."""
+    routes = routes_of(build(mirror=Mirror(V2, 5)))
+    assert routes["digits@2"].route.cluster == "models/digits/versions/2"
+    assert not routes["digits@2"].route.request_mirror_policies
+    (mirror,) = routes["digits@"].route.request_mirror_policies
+    assert mirror.cluster == "models/digits/versions/2#mirror"
+    assert mirror.runtime_fraction.default_value.numerator == 50_000
+
+
+def test_mirror_has_a_cluster_of_its_own_with_its_own_limit() -> None:
+    """What mirrors is bounded apart from what serves, and not retried or checked twice."""
+    limits = CircuitLimits(max_requests=7, max_mirror_requests=3)
+    snapshot = build(mirror=Mirror(V2, 5), limits=limits)
+    serving = cluster_of(snapshot, "models/digits/versions/2")
+    mirror = cluster_of(snapshot, "models/digits/versions/2#mirror")
+    assert serving.circuit_breakers.thresholds[0].max_requests.value == 7
+    assert serving.circuit_breakers.thresholds[0].max_pending_requests.value == 7
+    assert mirror.circuit_breakers.thresholds[0].max_requests.value == 3
+    assert not mirror.health_checks
+
+
+def test_hosts_by_socket_and_by_address() -> None:
+    """A worker's address becomes a pipe or a socket address."""
+    snapshot = build()
+    body = snapshot.of_kind(Kind.ASSIGNMENT)["models/digits/versions/1"].body
+    (group,) = ClusterLoadAssignment.FromString(body).endpoints
+    addresses = [host.endpoint.address for host in group.lb_endpoints]
+    assert addresses[0].socket_address.address == "10.0.0.2"
+    assert addresses[1].pipe.path == "/run/x/a.sock"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param("management/registry", Cluster.STATIC, id="socket"),
+        pytest.param("management/discovery", Cluster.STATIC, id="ip"),
+        pytest.param("management/router", Cluster.STRICT_DNS, id="host-name"),
+    ],
+)
+def test_control_plane_is_reached_by_what_its_address_is(name: str, kind: int) -> None:
+    """Sockets and IP addresses are taken as they are, names are resolved."""
+    assert cluster_of(build(), name).type == kind
+
+
+def test_empty_assignment_takes_away() -> None:
+    """A version without READY workers has an assignment that must wait for the routes."""
+    endpoint = Endpoint(name=EndpointName("digits"), targets=(Target(V1, 1),))
+    snapshot = Snapshot.build(ResourceBuilder(EDGE).build(route([endpoint], {}, [])))
+    assert snapshot.of_kind(Kind.ASSIGNMENT)["models/digits/versions/1"].breaks
+
+
+def test_no_retries_means_no_policy() -> None:
+    """Zero retries leave the route without a retry policy."""
+    plain = routes_of(build(retry=RetryPolicy(num_retries=0)))["digits@"].route
+    assert not plain.HasField("retry_policy")
+    assert routes_of(build())["digits@"].route.retry_policy.num_retries.value == 2
+
+
+def test_traffic_never_changes_the_listener() -> None:
+    """Endpoints, workers, splits: the listener's version stays."""
+    empty = Snapshot.build(ResourceBuilder(EDGE).build(Topology()))
+    busy = build(sticky_header="x-user", mirror=Mirror(V2, 5))
+    listeners = [s.of_kind(Kind.LISTENER)["edge"].version for s in (empty, busy)]
+    assert listeners[0] == listeners[1]
+
+
+def test_change_of_weights_changes_routes_alone() -> None:
+    """A new split touches the route configuration and nothing else."""
+    one, other = build(), build(targets=(Target(V1, 50), Target(V2, 50)))
+    changed = [
+        kind
+        for kind in Kind
+        if {r.version for r in one.of_kind(kind).values()}
+        != {r.version for r in other.of_kind(kind).values()}
+    ]
+    assert changed == [Kind.ROUTES]
+
+
+_PRINT_VERSION = """
+from tests.unit.router.resources.test_build import build, Mirror, V2
+print(build(mirror=Mirror(V2, 5)).version)
+"""
+
+
+def test_two_routers_give_identical_versions() -> None:
+    """Processes with different hash seeds build the same bytes, so Envoys may move between routers."""
+    versions = {
+        subprocess.run(
+            [sys.executable, "-c", _PRINT_VERSION],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert versions == {f"{build(mirror=Mirror(V2, 5)).version}\n"}
