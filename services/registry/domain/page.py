@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 DEFAULT_SIZE = 100
 LARGEST_SIZE = 1000
+LARGEST_BYTES = 4 * 1024 * 1024
 _CHECK_BYTES = 8  # finds tokens that were cut, mixed up or made up; not a secret
 
 
@@ -75,7 +76,20 @@ def page_request(listing: str, size: int, token: str) -> PageRequest:
 
 
 def cut(request: PageRequest, found: Sequence[T], key: Callable[[T], str]) -> Page[T]:
-    """The page out of up to one item more than it holds, which tells whether there is another page."""
-    items = found[: request.size]
-    more = len(found) > request.size
+    """The page out of up to one item more than it holds, which tells whether there is another page.
+
+    A page of large items is shorter than was asked for, so that it fits into one message.
+    """
+    items = found[: min(request.size, _fitting(found))]
+    more = len(found) > len(items)
     return Page(items, _token(request.listing, key(items[-1])) if more else "")
+
+
+def _fitting(found: Sequence[object]) -> int:
+    """How many of the first items fit into a page, at least one. An item's ASCII form is longer than its message."""
+    size = 0
+    for count, item in enumerate(found):
+        size += len(ascii(item))
+        if size > LARGEST_BYTES:
+            return max(count, 1)
+    return len(found)

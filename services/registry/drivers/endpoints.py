@@ -52,7 +52,7 @@ class Endpoints:
         allow_missing: bool,
     ) -> Endpoint:
         """Change the masked fields; with `allow_missing` a missing endpoint is created from all fields."""
-        fields = masked_fields(mask, POLICY_FIELDS)
+        changed = check_policy(given, masked_fields(mask, POLICY_FIELDS))
 
         async def work(transaction: Transaction) -> Endpoint:
             endpoint = await transaction.get(Endpoint, name)
@@ -65,7 +65,6 @@ class Endpoints:
                         metadata={"resource": str(name), "given": etag},
                     )
                 return await _put(transaction, self._new(name, given))
-            changed = check_policy(given, fields)
             check_etag(endpoint, etag)
             updated = replace(endpoint, update_time=self._clock.now(), **changed)
             return await _put(transaction, updated)

@@ -51,7 +51,7 @@ class Uploads:
         found = []
         for file in version.files:
             arrived = await self._blobs.stored_bytes(file.blob)
-            found.append(StoredBytes(file.path, arrived, arrived == file.size_bytes))
+            found.append(StoredBytes(file.path, arrived, await self._blobs.is_complete(file.blob)))
         return found
 
     async def receive(self, start: FileOffset, chunks: AsyncIterator[bytes]) -> StoredBytes:

@@ -70,12 +70,13 @@ class Versions:
     async def _check_complete(self, version: ModelVersion) -> None:
         missing = []
         for file in version.files:
+            if await self._blobs.is_complete(file.blob):
+                continue
             if file.size_bytes == 0:
                 async with self._blobs.open_writer(file.blob):
                     continue  # nothing to upload: opening completes it
             arrived = await self._blobs.stored_bytes(file.blob)
-            if arrived != file.size_bytes:
-                missing.append(f"{file.path} ({arrived} of {file.size_bytes} bytes)")
+            missing.append(f"{file.path} ({arrived} of {file.size_bytes} bytes)")
         if missing:
             listed = ", ".join(missing[:_LISTED])
             more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""

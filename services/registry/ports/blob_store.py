@@ -33,6 +33,10 @@ class BlobStore(Protocol):
         """Bytes that are stored; equal to the blob's size only when it is complete and verified."""
         ...
 
+    async def is_complete(self, blob: BlobId) -> bool:
+        """Whether all bytes are stored and verified; an empty blob is complete once a writer was open."""
+        ...
+
     async def last_write(self, blob: BlobId) -> datetime | None:
         """When bytes arrived last; None if nothing is stored."""
         ...

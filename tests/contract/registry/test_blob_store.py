@@ -162,9 +162,10 @@ async def test_a_wrong_size_is_other_content(store: DiskBlobStore) -> None:
 async def test_empty_content_is_complete_once_opened(store: DiskBlobStore) -> None:
     """An empty file needs no chunk."""
     empty = blob_of(b"")
+    assert not await store.is_complete(empty)
     assert await upload(store, empty) == 0
     assert await content(store, empty) == b""
-    assert store.path(empty).exists()
+    assert await store.is_complete(empty)
 
 
 async def test_removal_during_an_upload_ends_it(store: DiskBlobStore, root: Path) -> None:

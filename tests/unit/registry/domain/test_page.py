@@ -41,6 +41,16 @@ def test_a_negative_size_is_refused() -> None:
         page_request("things", -1, "")
 
 
+def test_a_page_of_large_items_is_shorter() -> None:
+    """What would not fit into one message goes to the next page; one item always fits."""
+    listing = [f"{number}{'x' * 3_000_000}" for number in range(3)]
+    first = cut(page_request("things", 10, ""), listing, lambda item: item[0])
+    assert [item[0] for item in first.items] == ["0"]
+    assert page_request("things", 10, first.next_page_token).after == "0"
+    small = cut(page_request("things", 10, ""), ["x" * 5_000_000], lambda item: item[0])
+    assert (len(small.items), small.next_page_token) == (1, "")
+
+
 def a_token(listing: str = "things") -> str:
     return cut(page_request(listing, 1, ""), ["a", "b"], lambda key: key).next_page_token
 
