@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
-from services.cli.commands.options import Format, OutputOption
+from services.cli.commands.options import RUN_PANEL, Format, OutputOption
+
+app = typer.Typer()
 
 
+@app.command()
 def version(*, output: OutputOption = Format.TABLE) -> None:
     """Print the release."""
     from services.cli.adapters.release import version as release
@@ -19,6 +22,7 @@ def version(*, output: OutputOption = Format.TABLE) -> None:
         sys.stdout.write(f"inferplane {release()}\n")
 
 
+@app.command(rich_help_panel=RUN_PANEL)
 def demo(
     *,
     exit_: Annotated[

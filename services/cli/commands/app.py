@@ -3,9 +3,7 @@
 import typer
 
 from services.cli.commands import about, aliases, endpoints, machine, models, serving, status
-
-_RUN = "Run"
-_SERVE = "Serve"
+from services.cli.commands.options import SERVE_PANEL
 
 app = typer.Typer(
     name="inferplane",
@@ -15,17 +13,9 @@ app = typer.Typer(
     help="Serves models over gRPC and REST through Envoy. Start with: inferplane demo, or inferplane up.",
 )
 
-app.command(rich_help_panel=_RUN)(about.demo)
-app.command(rich_help_panel=_RUN)(machine.up)
-app.command(rich_help_panel=_RUN)(machine.down)
-app.command(rich_help_panel=_RUN)(status.status)
-app.command(rich_help_panel=_RUN)(machine.logs)
-app.command(rich_help_panel=_RUN)(machine.worker)
-app.add_typer(models.app, name="models", rich_help_panel=_SERVE)
-app.add_typer(aliases.app, name="aliases", rich_help_panel=_SERVE)
-app.add_typer(endpoints.app, name="endpoints", rich_help_panel=_SERVE)
-app.command(rich_help_panel=_SERVE)(serving.deploy)
-app.command(rich_help_panel=_SERVE)(serving.undeploy)
-app.add_typer(serving.traffic, name="traffic", rich_help_panel=_SERVE)
-app.command(rich_help_panel=_SERVE)(serving.infer)
-app.command()(about.version)
+for commands in (about.app, machine.app, status.app, serving.app):
+    app.add_typer(commands)
+app.add_typer(models.app, name="models", rich_help_panel=SERVE_PANEL)
+app.add_typer(aliases.app, name="aliases", rich_help_panel=SERVE_PANEL)
+app.add_typer(endpoints.app, name="endpoints", rich_help_panel=SERVE_PANEL)
+app.add_typer(serving.traffic, name="traffic", rich_help_panel=SERVE_PANEL)

@@ -6,6 +6,7 @@ import typer
 
 from services.cli.commands.options import (
     DEFAULT_ADDRESS,
+    RUN_PANEL,
     Format,
     LogLevel,
     LogLevelOption,
@@ -16,86 +17,99 @@ from services.cli.commands.options import (
     terminal,
 )
 
-_DRAIN = typer.Option(
-    "--drain-seconds",
-    envvar="INFERPLANE_DRAIN_SECONDS",
-    metavar="SECONDS",
-    min=0,
-    help="What calls in flight get to finish when it stops.",
-)
+app = typer.Typer()
+
+_Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        "-w",
+        envvar="INFERPLANE_WORKERS",
+        min=0,
+        max=99,
+        help="How many workers.",
+        show_default="1 on one core, else 2",
+    ),
+]
+_EdgeAddress = Annotated[
+    str,
+    typer.Option(
+        "--edge-address",
+        envvar="INFERPLANE_EDGE_ADDRESS",
+        metavar="HOST:PORT",
+        help="Where clients call.",
+    ),
+]
+_EdgePort = Annotated[
+    int | None,
+    typer.Option(
+        "--edge-port",
+        "-p",
+        envvar="INFERPLANE_EDGE_PORT",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="Another port at that address; 0: any free one.",
+        show_default="that of --edge-address",
+    ),
+]
+_Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        "-d",
+        envvar="INFERPLANE_DETACH",
+        help="Return when it answers; it goes on running.",
+        show_default="off",
+    ),
+]
+_Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        envvar="INFERPLANE_VERBOSE",
+        help="Show all the services log, not only warnings.",
+        show_default="off",
+    ),
+]
+_Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        envvar="INFERPLANE_UP_TIMEOUT",
+        metavar="SECONDS",
+        min=1,
+        help="Give up if the edge does not answer within this.",
+    ),
+]
+_DrainSeconds = Annotated[
+    float,
+    typer.Option(
+        "--drain-seconds",
+        envvar="INFERPLANE_DRAIN_SECONDS",
+        metavar="SECONDS",
+        min=0.1,
+        help="What calls in flight get to finish when it stops.",
+    ),
+]
+_ReadyFd = Annotated[int | None, typer.Option("--ready-fd", hidden=True)]
 
 
+@app.command(rich_help_panel=RUN_PANEL)
 def up(
     *,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            "-w",
-            envvar="INFERPLANE_WORKERS",
-            min=0,
-            max=99,
-            help="How many workers.",
-            show_default="1 on one core, else 2",
-        ),
-    ] = None,
-    edge_address: Annotated[
-        str,
-        typer.Option(
-            "--edge-address",
-            envvar="INFERPLANE_EDGE_ADDRESS",
-            metavar="HOST:PORT",
-            help="Where clients call.",
-        ),
-    ] = DEFAULT_ADDRESS,
-    edge_port: Annotated[
-        int | None,
-        typer.Option(
-            "--edge-port",
-            "-p",
-            envvar="INFERPLANE_EDGE_PORT",
-            metavar="PORT",
-            min=0,
-            max=65535,
-            help="Another port at that address; 0: any free one.",
-            show_default="that of --edge-address",
-        ),
-    ] = None,
+    workers: _Workers = None,
+    edge_address: _EdgeAddress = DEFAULT_ADDRESS,
+    edge_port: _EdgePort = None,
     pool: PoolOption = "default",
     state_dir: StateDirOption = None,
-    detach: Annotated[
-        bool,
-        typer.Option(
-            "--detach",
-            "-d",
-            envvar="INFERPLANE_DETACH",
-            help="Return when it answers; it goes on running.",
-            show_default="off",
-        ),
-    ] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            "-v",
-            envvar="INFERPLANE_VERBOSE",
-            help="Show all the services log, not only warnings.",
-            show_default="off",
-        ),
-    ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            envvar="INFERPLANE_UP_TIMEOUT",
-            metavar="SECONDS",
-            min=1,
-            help="Give up if the edge does not answer within this.",
-        ),
-    ] = 60,
-    drain_seconds: Annotated[float, _DRAIN] = 30,
+    detach: _Detach = False,
+    verbose: _Verbose = False,
+    timeout: _Timeout = 60,
+    drain_seconds: _DrainSeconds = 30,
     log_level: LogLevelOption = LogLevel.INFO,
-    ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
+    ready_fd: _ReadyFd = None,
 ) -> None:
     """Run a whole mesh on this machine: registry, router, Envoy and workers.
 
@@ -120,6 +134,7 @@ def up(
         run_here(order)
 
 
+@app.command(rich_help_panel=RUN_PANEL)
 def down(
     *,
     state_dir: StateDirOption = None,
@@ -141,11 +156,12 @@ def down(
     terminal(output).say(stop(state_directory(state_dir), timeout))
 
 
+@app.command(rich_help_panel=RUN_PANEL)
 def worker(
     *,
     pool: PoolOption = "default",
     state_dir: StateDirOption = None,
-    drain_seconds: Annotated[float, _DRAIN] = 30,
+    drain_seconds: _DrainSeconds = 30,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Run one more worker in the foreground, joined to the mesh that runs on the state directory.
@@ -159,6 +175,7 @@ def worker(
     )
 
 
+@app.command(rich_help_panel=RUN_PANEL)
 def logs(
     service: Annotated[
         list[str] | None,

@@ -27,59 +27,67 @@ _Reference = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="digit
 _Version = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="For example digits@2.")]
 
 
+_Path = Annotated[
+    Path, typer.Argument(metavar="PATH", help="ONNX file, or folder of one and its data files.")
+]
+_Tag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag",
+        envvar="INFERPLANE_PUSH_TAGS",
+        metavar="KEY=VALUE",
+        help="Tag of the model; may be given again.",
+        show_default="none",
+    ),
+]
+_Lineage = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lineage",
+        envvar="INFERPLANE_PUSH_LINEAGE",
+        metavar="KEY=VALUE",
+        help="Where it came from; may be given again.",
+        show_default="none",
+    ),
+]
+_Description = Annotated[
+    str | None,
+    typer.Option(
+        "--description",
+        envvar="INFERPLANE_PUSH_DESCRIPTION",
+        metavar="TEXT",
+        help="What the model does.",
+        show_default="as it is",
+    ),
+]
+_MaxBatchSize = Annotated[
+    int,
+    typer.Option(
+        envvar="INFERPLANE_PUSH_MAX_BATCH_SIZE",
+        min=0,
+        help="Most rows computed at once; 0: the worker's default; 1: no batching.",
+    ),
+]
+_MaxQueueDelayUs = Annotated[
+    int,
+    typer.Option(
+        envvar="INFERPLANE_PUSH_MAX_QUEUE_DELAY_US",
+        min=0,
+        help="Longest wait for company, in microseconds.",
+    ),
+]
+
+
 @app.command()
 def push(
     reference: _Reference,
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="ONNX file, or folder of one and its data files.")
-    ],
+    path: _Path,
     *,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tag",
-            envvar="INFERPLANE_PUSH_TAGS",
-            metavar="KEY=VALUE",
-            help="Tag of the model; may be given again.",
-            show_default="none",
-        ),
-    ] = None,
-    lineage: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--lineage",
-            envvar="INFERPLANE_PUSH_LINEAGE",
-            metavar="KEY=VALUE",
-            help="Where it came from; may be given again.",
-            show_default="none",
-        ),
-    ] = None,
-    description: Annotated[
-        str | None,
-        typer.Option(
-            "--description",
-            envvar="INFERPLANE_PUSH_DESCRIPTION",
-            metavar="TEXT",
-            help="What the model does.",
-            show_default="as it is",
-        ),
-    ] = None,
-    max_batch_size: Annotated[
-        int,
-        typer.Option(
-            envvar="INFERPLANE_PUSH_MAX_BATCH_SIZE",
-            min=0,
-            help="Most rows computed at once; 0: the worker's default; 1: no batching.",
-        ),
-    ] = 0,
-    max_queue_delay_us: Annotated[
-        int,
-        typer.Option(
-            envvar="INFERPLANE_PUSH_MAX_QUEUE_DELAY_US",
-            min=0,
-            help="Longest wait for company, in microseconds.",
-        ),
-    ] = 0,
+    tag: _Tag = None,
+    lineage: _Lineage = None,
+    description: _Description = None,
+    max_batch_size: _MaxBatchSize = 0,
+    max_queue_delay_us: _MaxQueueDelayUs = 0,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,
 ) -> None:

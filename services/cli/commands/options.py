@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from services.cli.adapters.terminal import Terminal
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
+RUN_PANEL = "Run"
+SERVE_PANEL = "Serve"
 
 
 class Format(StrEnum):

@@ -6,6 +6,7 @@ import typer
 
 from services.cli.commands.options import (
     DEFAULT_ADDRESS,
+    SERVE_PANEL,
     AddressOption,
     EndpointArgument,
     Format,
@@ -20,47 +21,55 @@ if TYPE_CHECKING:
     from services.cli.adapters.edge import Edge
     from services.cli.adapters.rollout import RolledOut
 
+app = typer.Typer()
+
 _Version = Annotated[str, typer.Argument(metavar="MODEL@VERSION", help="For example digits@2.")]
 
 traffic = typer.Typer(no_args_is_help=True, help="Traffic splits of endpoints.")
 
 
+_Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        "-e",
+        envvar="INFERPLANE_DEPLOY_ENDPOINT",
+        metavar="ENDPOINT",
+        help="What clients call.",
+        show_default="the model's id",
+    ),
+]
+_Weight = Annotated[
+    float | None,
+    typer.Option(
+        "--weight",
+        "-w",
+        envvar="INFERPLANE_DEPLOY_WEIGHT",
+        metavar="PERCENT",
+        help="Share of the endpoint's traffic; the other versions keep their proportions in the rest.",
+        show_default="all of a new endpoint, none of an existing one",
+    ),
+]
+_Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        envvar="INFERPLANE_DEPLOY_TIMEOUT",
+        metavar="SECONDS",
+        min=0,
+        help="Longest wait until a worker has it ready.",
+    ),
+]
+
+
+@app.command(rich_help_panel=SERVE_PANEL)
 def deploy(
     version: _Version,
     *,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(
-            "--endpoint",
-            "-e",
-            envvar="INFERPLANE_DEPLOY_ENDPOINT",
-            metavar="ENDPOINT",
-            help="What clients call.",
-            show_default="the model's id",
-        ),
-    ] = None,
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            "--weight",
-            "-w",
-            envvar="INFERPLANE_DEPLOY_WEIGHT",
-            metavar="PERCENT",
-            help="Share of the endpoint's traffic; the other versions keep their proportions in the rest.",
-            show_default="all of a new endpoint, none of an existing one",
-        ),
-    ] = None,
+    endpoint: _Endpoint = None,
+    weight: _Weight = None,
     pool: PoolOption = "default",
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            envvar="INFERPLANE_DEPLOY_TIMEOUT",
-            metavar="SECONDS",
-            min=0,
-            help="Longest wait until a worker has it ready.",
-        ),
-    ] = 120,
+    timeout: _Timeout = 120,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -92,6 +101,7 @@ def deploy(
     out.say(f"next: {done.hint}")
 
 
+@app.command(rich_help_panel=SERVE_PANEL)
 def undeploy(
     version: _Version,
     *,
@@ -155,39 +165,45 @@ def set_(
     out.resource(changed, tables.endpoint_fields(changed))
 
 
+_Json = Annotated[
+    str,
+    typer.Option(
+        "--json",
+        "-j",
+        envvar="INFERPLANE_INFER_JSON",
+        metavar="FILE|-",
+        help="The request's JSON body.",
+    ),
+]
+_VersionInfer = Annotated[
+    str | None,
+    typer.Option(
+        "--version",
+        envvar="INFERPLANE_INFER_VERSION",
+        metavar="VERSION",
+        help="Ask this version.",
+        show_default="by the traffic split",
+    ),
+]
+_TimeoutInfer = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        envvar="INFERPLANE_INFER_TIMEOUT",
+        metavar="SECONDS",
+        min=0.001,
+        help="Longest wait for the answer.",
+    ),
+]
+
+
+@app.command(rich_help_panel=SERVE_PANEL)
 def infer(
     endpoint: EndpointArgument,
     *,
-    json: Annotated[
-        str,
-        typer.Option(
-            "--json",
-            "-j",
-            envvar="INFERPLANE_INFER_JSON",
-            metavar="FILE|-",
-            help="The request's JSON body.",
-        ),
-    ],
-    version: Annotated[
-        str | None,
-        typer.Option(
-            "--version",
-            envvar="INFERPLANE_INFER_VERSION",
-            metavar="VERSION",
-            help="Ask this version.",
-            show_default="by the traffic split",
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            envvar="INFERPLANE_INFER_TIMEOUT",
-            metavar="SECONDS",
-            min=0.001,
-            help="Longest wait for the answer.",
-        ),
-    ] = 60,
+    json: _Json,
+    version: _VersionInfer = None,
+    timeout: _TimeoutInfer = 60,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,
 ) -> None:

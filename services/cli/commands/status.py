@@ -5,9 +5,18 @@ from typing import Annotated
 
 import typer
 
-from services.cli.commands.options import DEFAULT_ADDRESS, AddressOption, Format, OutputOption
+from services.cli.commands.options import (
+    DEFAULT_ADDRESS,
+    RUN_PANEL,
+    AddressOption,
+    Format,
+    OutputOption,
+)
+
+app = typer.Typer()
 
 
+@app.command(rich_help_panel=RUN_PANEL)
 def status(
     *,
     once: Annotated[
