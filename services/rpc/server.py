@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from services.rpc import address as addresses
+from services.rpc.errors import UnavailableError
 from services.rpc.interceptor import ErrorInterceptor
 
 _log = structlog.get_logger(__name__)
@@ -68,6 +69,12 @@ class RpcServer:
         old = os.umask(0o177)  # the socket belongs to this user alone
         try:
             port = self.grpc.add_insecure_port(str(self._address))
+        except RuntimeError as error:  # grpc's only word for every failure to bind
+            raise UnavailableError(
+                f"can't listen on {self._address}: it is taken, or not an address of this machine",
+                reason="ADDRESS_UNAVAILABLE",
+                metadata={"address": str(self._address)},
+            ) from error
         finally:
             os.umask(old)
         bound = self._address

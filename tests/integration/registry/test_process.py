@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -165,6 +166,13 @@ async def test_a_newer_database_is_refused(folder: Path) -> None:
 async def test_bad_settings_are_refused(folder: Path, variable: str, value: str, text: str) -> None:
     """The message names the variable or the value, and what is allowed; no traceback."""
     assert text in await refuses(folder, **{variable: value})
+
+
+async def test_a_taken_port_is_said_so(folder: Path) -> None:
+    """The message names the address; no traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert f"can't listen on {address}" in await refuses(folder, registry_address=address)
 
 
 async def test_what_a_crash_left_is_removed_at_start(folder: Path) -> None:

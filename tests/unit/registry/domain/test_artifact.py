@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.registry.domain.artifact import (
@@ -74,6 +74,7 @@ def test_paths_that_are_refused(path: str) -> None:
     assert "allowed: a relative path" in violations_of(file("m.onnx"), file(path))["files[1].path"]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_an_allowed_path_stays_inside(path: str) -> None:
     """Whatever the text: if it is allowed, joining it to a folder stays below that folder."""

@@ -3,13 +3,14 @@
 import base64
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.registry.domain.page import cut, page_request
 from services.rpc.errors import InvalidArgumentError
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=20), unique=True, max_size=30), st.integers(1, 7))
 def test_pages_together_are_the_listing(keys: list[str], size: int) -> None:
     """Page after page, every item comes once and in order, whatever the keys hold."""
