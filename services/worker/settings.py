@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import Field, field_validator
+from pydantic_settings import NoDecode
 
 from services.rpc import address, names
 from services.rpc.errors import InvalidArgumentError
@@ -39,13 +40,21 @@ class WorkerSettings(Settings):
     max_queue_bytes: int = Field(default=512 * 1024**2, gt=0)  # per version
     concurrent_runs: int = Field(default=2, gt=0)  # of a version that is not batched
     intra_op_threads: int = Field(default=1, gt=0)
-    execution_providers: tuple[str, ...] = ("CPUExecutionProvider",)
+    # In order of preference; as a variable separated by commas.
+    execution_providers: Annotated[tuple[str, ...], NoDecode] = ("CPUExecutionProvider",)
 
     @field_validator("registry_address", "worker_address", "discovery_address", "metrics_address")
     @classmethod
     def _is_address(cls, value: str) -> str:
         if value:
             _reraising(address.parse, value)
+        return value
+
+    @field_validator("execution_providers", mode="before")
+    @classmethod
+    def _by_commas(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
     @field_validator("pool")

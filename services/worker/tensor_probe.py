@@ -60,7 +60,7 @@ def _bound(order: ProbeOrder) -> None:
     os.nice(_NICENESS)
     # Should the worker die meanwhile, nobody else ends this process.
     signal.alarm(math.ceil(order.seconds) + 1)
-    if order.memory_bytes:
+    if order.memory_bytes and sys.platform == "linux":  # elsewhere the kernel has no such bound
         resource.setrlimit(resource.RLIMIT_AS, (order.memory_bytes, order.memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

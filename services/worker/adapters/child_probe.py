@@ -58,13 +58,16 @@ class ChildProbe:
         """What the child wrote, to both pipes, and its exit status. Raises LoadError if it takes too long."""
         # Not the event loop's own subprocesses: uvloop's fork runs gRPC's fork handlers, which may hang; Popen's vfork
         # runs none.
-        child = await asyncio.to_thread(
-            subprocess.Popen,
-            [sys.executable, "-m", _MODULE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        try:
+            child = await asyncio.to_thread(
+                subprocess.Popen,
+                [sys.executable, "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except OSError as error:
+            raise LoadError(f"no process to try it in: {error}") from error
         try:
             lines, errors = await asyncio.to_thread(child.communicate, order, self._seconds)
         except subprocess.TimeoutExpired as error:

@@ -1,6 +1,8 @@
 """Prometheus metrics of versions; label values are only those of versions that are loaded, and leave with them."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from services.worker.domain.counters import Outcome
 
@@ -49,6 +51,10 @@ class PrometheusMeter:
             registry=registry,
         )
 
+        self.depth = Gauge(
+            "inferplane_queued_rows", "Rows that wait for the session.", version, registry=registry
+        )
+
     def version(self, name: str) -> "PrometheusVersionMeter":
         """The meter of one version."""
         return PrometheusVersionMeter(self, name)
@@ -80,10 +86,14 @@ class PrometheusVersionMeter:
         self._rows(rows)
         self._compute(seconds)
 
+    def watch_queue(self, rows: Callable[[], int]) -> None:
+        """Where to look how many rows wait, whenever somebody wants to know."""
+        self._meter.depth.labels(self._name).set_function(rows)
+
     def close(self) -> None:
         """The version is gone: its labels go too."""
         meter = self._meter
         for outcome in Outcome:
             meter.calls.remove(self._name, outcome.value)
-        for histogram in (meter.duration, meter.queue, meter.rows, meter.compute):
-            histogram.remove(self._name)
+        for metric in (meter.duration, meter.queue, meter.rows, meter.compute, meter.depth):
+            metric.remove(self._name)

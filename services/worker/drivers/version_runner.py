@@ -203,6 +203,7 @@ class VersionRunner:
             )
         )
         meter = self._parts.meter.version(str(spec.name))
+        meter.watch_queue(lambda: queue.rows)
         runners = 1 if batched else defaults.concurrent_runs
         batcher = Batcher(queue, session, spec.signature, meter, runners=runners, batched=batched)
         traffic = Traffic(self._parts.traffic)

@@ -1,5 +1,6 @@
 """Where the worker's measurements go."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from services.worker.domain.counters import Outcome
@@ -18,6 +19,10 @@ class VersionMeter(Protocol):
 
     def computed(self, rows: int, seconds: float) -> None:
         """One batch was computed."""
+        ...
+
+    def watch_queue(self, rows: Callable[[], int]) -> None:
+        """Where to look how many rows wait, whenever somebody wants to know."""
         ...
 
     def close(self) -> None:

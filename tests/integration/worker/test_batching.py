@@ -152,6 +152,7 @@ async def test_metrics_and_counters(home: Home) -> None:
         assert f'inferplane_calls_total{{outcome="succeeded",version="{VERSION}"}} 3.0' in text
         assert f'inferplane_calls_total{{outcome="invalid",version="{VERSION}"}} 1.0' in text
         assert f'inferplane_batch_rows_sum{{version="{VERSION}"}} 6.0' in text
+        assert f'inferplane_queued_rows{{version="{VERSION}"}} 0.0' in text
         await home.registry.remove(VERSION)
         await home.registry.until(
             lambda: all(not w.versions for w in home.registry.workers.values())

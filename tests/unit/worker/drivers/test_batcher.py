@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import numpy as np
@@ -69,6 +69,9 @@ class Meter:
 
     def computed(self, rows: int, seconds: float) -> None:
         self.rows.append(rows)
+
+    def watch_queue(self, rows: Callable[[], int]) -> None:
+        raise AssertionError("not the batcher's")
 
     def close(self) -> None:
         raise AssertionError("not the batcher's")
