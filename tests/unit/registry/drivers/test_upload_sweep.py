@@ -1,7 +1,7 @@
 """Uploads that were given up, on the store in memory, blobs on disk and a clock moved by hand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,8 +13,6 @@ from services.registry.adapters.memory_store import MemoryStore
 from services.registry.domain.model import (
     Format,
     ModelVersion,
-    Signature,
-    TensorSpec,
     VersionSettings,
     VersionState,
 )
@@ -23,11 +21,11 @@ from services.registry.drivers.declarations import Declaration, Declarations
 from services.registry.drivers.upload_sweep import UploadSweep
 from services.registry.drivers.uploads import FileOffset, Uploads
 from services.registry.drivers.versions import Versions
-from services.registry.ports.model_inspector import StoredFile
 from services.rpc.errors import NotFoundError
 from services.rpc.names import VersionName
 from tests.unit.registry import records
 from tests.unit.registry.manual_clock import ManualClock
+from tests.unit.registry.trusting_inspector import Trusting
 
 V1 = VersionName("m", "1")
 CONTENT = b"0123456789"
@@ -37,13 +35,6 @@ DECLARATION = Declaration(
     settings=VersionSettings(),
     lineage={},
 )
-
-
-class Trusting:
-    """An inspector that takes everything."""
-
-    async def inspect(self, model: str, files: Mapping[str, StoredFile]) -> Signature:
-        return Signature((), (TensorSpec("y", "FP32", (1,)),))
 
 
 @dataclass(frozen=True, slots=True)

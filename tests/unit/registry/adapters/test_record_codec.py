@@ -1,0 +1,72 @@
+"""Records as JSON."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from services.registry.adapters.record_codec import decode, encode
+from services.registry.domain.catalog import Record
+from services.registry.domain.endpoint import CircuitLimits, Endpoint, Mirror, RetryPolicy, Target
+from services.registry.domain.model import Alias, ModelVersion, TensorSpec, VersionSettings
+from services.rpc.names import AliasName, VersionName
+from tests.unit.registry import records
+
+V1 = VersionName("m", "1")
+FULL_ENDPOINT = replace(
+    records.endpoint(),
+    description="ünï",
+    targets=(Target(V1, 0.1), Target(AliasName("m", "champion"), 5e-324)),
+    sticky_header="x-user",
+    mirror=Mirror(AliasName("m", "1"), 99.9),
+    retry_policy=RetryPolicy(num_retries=0, budget_percent=0.0),
+    timeout=timedelta(microseconds=1),
+    circuit_limits=CircuitLimits(max_requests=1),
+    tags={"a": "b"},
+)
+FULL_VERSION = replace(
+    records.version(files=(records.file("a.onnx"), records.file("b", b""))),
+    inputs=(TensorSpec("x", "FP32", (-1, 2)),),
+    outputs=(TensorSpec("y", "BYTES", ()),),
+    settings=VersionSettings(max_batch_size=3, execution_providers=("CPUExecutionProvider",)),
+    lineage={"source": "file:/x"},
+)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        records.model("m", "d"),
+        records.version(),
+        FULL_VERSION,
+        records.alias(),
+        records.placement("gpu"),
+        records.endpoint(),
+        FULL_ENDPOINT,
+    ],
+    ids=lambda record: f"{type(record).__name__} {record.name}",
+)
+def test_a_record_comes_back_equal(record: Record) -> None:
+    """Every field survives, with its type: versions stay versions, aliases aliases."""
+    back = decode(type(record), encode(record))  # type: ignore[type-var]
+    assert back == record
+    assert type(back) is type(record)
+
+
+def test_text_of_an_older_release_is_read() -> None:
+    """A field that has a default may be missing; one that is unknown is passed over."""
+    text = json.loads(encode(FULL_ENDPOINT))
+    del text["circuit_limits"], text["tags"]
+    text["from_the_future"] = 1
+    back = decode(Endpoint, json.dumps(text))
+    assert back == replace(FULL_ENDPOINT, circuit_limits=None, tags={})
+
+
+def test_broken_text_is_an_error() -> None:
+    """Text that is no record of its kind never becomes one."""
+    text = encode(records.model())
+    with pytest.raises(ValueError, match="validation error"):
+        decode(Alias, text)
+    with pytest.raises(ValueError, match="validation error"):
+        decode(ModelVersion, text)
