@@ -1,13 +1,16 @@
 """`inferplane up` with the real services and the real Envoy: starts, heals, ends, and leaves nothing."""
 
+import contextlib
 import json
 import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,6 +21,16 @@ from services.rpc.address import free_port
 from tests.integration.cli.running_mesh import DEADLINE, RunningMesh, run, running_mesh
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
+    """One mesh for the tests that don't disturb it; its state directory is too long for sockets."""
+    folder = tmp_path_factory.mktemp("state") / ("d" * 100)
+    with running_mesh(folder, "--workers", "1") as mesh:
+        yield mesh
+    assert list(mesh.state.sockets.iterdir()) == []
+    mesh.state.sockets.rmdir()
+
+
 def _assert_gone(processes: list[RunningProcess]) -> None:
     assert processes
     alive = [process for process in processes if not process.wait(DEADLINE)]
@@ -25,7 +38,7 @@ def _assert_gone(processes: list[RunningProcess]) -> None:
 
 
 def _assert_answers(mesh: RunningMesh) -> None:
-    listed = mesh.cli("endpoints", "list", "-o", "json")
+    listed = mesh.cli_inside("endpoints", "list", "-o", "json")
     assert (listed.returncode, json.loads(listed.stdout)) == (0, [])
 
 
@@ -59,18 +72,19 @@ def test_what_is_killed_is_started_again(tmp_path: Path) -> None:
             mesh.until(f"^{name} was killed by signal 9; it is started again in 0.1 s$")
             _until_answers(mesh)
             assert mesh.pid(name) != before
-        status = json.loads(mesh.cli("status", "-o", "json").stdout)
+        status = json.loads(mesh.cli_inside("status", "-o", "json").stdout)
         assert status["problems"] == []
         assert [envoy["in_sync"] for envoy in status["router"]["envoys"]] == [True]
 
 
-def _until_answers(mesh: RunningMesh) -> None:
-    """`wait_edge` in a process of its own: the edge answers and a worker is alive."""
+def _until_answers(mesh: RunningMesh, workers: int = 1) -> None:
+    """`wait_edge` in a process of its own: the edge answers and so many workers are alive."""
     code = (
         "import asyncio, sys; from services.cli.adapters.readiness import wait_edge;"
-        "asyncio.run(wait_edge(sys.argv[1], 1))"
+        "asyncio.run(wait_edge(sys.argv[1], int(sys.argv[2])))"
     )
-    subprocess.run([sys.executable, "-c", code, mesh.address], check=True, timeout=DEADLINE)
+    command = [sys.executable, "-c", code, mesh.address, str(workers)]
+    subprocess.run(command, check=True, timeout=DEADLINE)
 
 
 def test_taken_port_is_told_with_its_holder(tmp_path: Path) -> None:
@@ -85,13 +99,12 @@ def test_taken_port_is_told_with_its_holder(tmp_path: Path) -> None:
     assert list(StateDirectory(tmp_path).logs.iterdir()) == []
 
 
-def test_second_up_on_one_state_directory_is_refused(tmp_path: Path) -> None:
+def test_second_up_on_one_state_directory_is_refused(shared: RunningMesh) -> None:
     """The second `up` ends with exit code 1 and names the holder; the first is not disturbed."""
-    with running_mesh(tmp_path, "--workers", "0") as mesh:
-        other = mesh.cli("up", "--edge-port", str(free_port()))
-        assert other.returncode == 1
-        assert f"process {mesh.process.pid} holds it" in other.stderr
-        _assert_answers(mesh)
+    other = shared.cli("up", "--edge-port", str(free_port()))
+    assert other.returncode == 1
+    assert f"process {shared.process.pid} holds it" in other.stderr
+    _assert_answers(shared)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's promise is Linux's")
@@ -163,62 +176,83 @@ def test_start_that_is_hopeless_ends(tmp_path: Path, detach: list[str]) -> None:
     assert not StateDirectory(tmp_path).is_held()
 
 
-def test_extra_worker_joins_and_leaves(tmp_path: Path) -> None:
-    """`inferplane worker` joins a running mesh as a worker of its pool, and SIGTERM makes it leave with exit code 0."""
-    with running_mesh(tmp_path, "--workers", "0") as mesh:
-        environment = {"INFERPLANE_STATE_DIR": str(tmp_path)}
-        command = [sys.executable, "-m", "services.cli", "worker", "--pool", "spare"]
-        with subprocess.Popen(
-            command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL
-        ) as worker:
-            _until_answers(mesh)
-            workers = json.loads(mesh.cli("status", "-o", "json").stdout)["workers"]
-            assert [(w["pool"], w["pid"]) for w in workers] == [("spare", worker.pid)]
-            worker.terminate()
-            assert worker.wait(DEADLINE) == 0
-        assert json.loads(mesh.cli("status", "-o", "json").stdout)["workers"] == []
-    refused = run("worker", **environment)
+def test_extra_worker_joins_and_leaves(shared: RunningMesh, tmp_path: Path) -> None:
+    """`inferplane worker` joins a running mesh, and SIGTERM makes it leave with exit code 0."""
+
+    def pools() -> set[str]:
+        status = json.loads(shared.cli_inside("status", "-o", "json", "--interval", "0.1").stdout)
+        return {worker["pool"] for worker in status["workers"]}
+
+    environment = {"INFERPLANE_STATE_DIR": str(shared.state.path)}
+    command = [sys.executable, "-m", "services.cli", "worker", "--pool", "spare"]
+    with subprocess.Popen(
+        command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL
+    ) as worker:
+        _until_answers(shared, workers=2)
+        assert pools() == {"default", "spare"}
+        worker.terminate()
+        assert worker.wait(DEADLINE) == 0
+    assert pools() == {"default"}
+
+
+def test_extra_worker_needs_a_running_mesh(tmp_path: Path) -> None:
+    """Where nothing runs, exit code 4 and what to start."""
+    refused = run("worker", INFERPLANE_STATE_DIR=str(tmp_path))
     assert refused.returncode == 4
     assert "start it with: inferplane up" in refused.stderr
 
 
-def test_metrics_of_every_process_can_be_scraped(tmp_path: Path) -> None:
+def test_metrics_of_every_process_can_be_scraped(shared: RunningMesh) -> None:
     """The file for Prometheus lists each process, and each listed address answers with metrics."""
-    with running_mesh(tmp_path, "--workers", "1") as mesh:
-        targets = json.loads((mesh.state.run / "metrics-targets.json").read_text())
-        names = [target["labels"]["process"] for target in targets]
-        assert names == ["envoy", "worker-1", "router", "registry"]
-        for target in targets:
-            path = target["labels"].get("__metrics_path__", "/metrics")
-            with urllib.request.urlopen(f"http://{target['targets'][0]}{path}") as answer:
-                assert re.search(rb"^# TYPE ", answer.read(), re.MULTILINE)
+    targets = json.loads((shared.state.run / "metrics-targets.json").read_text())
+    names = [target["labels"]["process"] for target in targets]
+    assert names == ["envoy", "worker-1", "router", "registry"]
+    for target in targets:
+        path = target["labels"].get("__metrics_path__", "/metrics")
+        with urllib.request.urlopen(f"http://{target['targets'][0]}{path}") as answer:
+            assert re.search(rb"^# TYPE ", answer.read(), re.MULTILINE)
 
 
-def test_sockets_move_where_a_long_state_directory_is_too_long(tmp_path: Path) -> None:
-    """A state directory whose sockets would have too long a path still works."""
-    with running_mesh(tmp_path / ("d" * 100), "--workers", "1") as mesh:
-        assert mesh.state.sockets != mesh.state.run
-        assert mesh.state.sockets.stat().st_mode & 0o077 == 0
-        _assert_answers(mesh)
-    assert list(mesh.state.sockets.iterdir()) == []
-    mesh.state.sockets.rmdir()
+def test_sockets_move_where_a_long_state_directory_is_too_long(shared: RunningMesh) -> None:
+    """A state directory whose sockets would have too long a path still works, and stays private."""
+    assert shared.state.sockets != shared.state.run
+    assert shared.state.sockets.stat().st_mode & 0o077 == 0
+    _assert_answers(shared)
 
 
-def test_logs_show_what_services_wrote(tmp_path: Path) -> None:
+def test_logs_show_what_services_wrote(shared: RunningMesh) -> None:
     """`logs` shows the last lines by service and by time, in words or raw; an unknown service is told what there is."""
-    with running_mesh(tmp_path, "--workers", "1") as mesh:
-        shown = mesh.cli("logs", "registry", "-n", "500")
-        assert shown.returncode == 0
-        assert re.search(
-            r"^registry +\d\d:\d\d:\d\d\.\d{3} +info +listening address=", shown.stdout
-        )
-        everything = mesh.cli("logs", "-n", "500").stdout
-        assert {line.split()[0] for line in everything.splitlines()} >= {
-            "registry", "router", "worker-1",
-        }  # fmt: skip
-        raw = mesh.cli("logs", "worker", "--raw", "-n", "1").stdout
-        assert raw.count("\n") == 1
-        assert json.loads(raw)["service"] == "worker"
-        unknown = mesh.cli("logs", "nobody")
-        assert unknown.returncode == 3
-        assert "there are: envoy, registry, router, worker-1" in unknown.stderr
+    shown = shared.cli_inside("logs", "registry", "-n", "500")
+    assert shown.returncode == 0
+    assert re.search(r"^registry +\d\d:\d\d:\d\d\.\d{3} +info +listening address=", shown.stdout)
+    everything = shared.cli_inside("logs", "-n", "500").stdout
+    assert {line.split()[0] for line in everything.splitlines()} >= {
+        "registry", "router", "worker-1",
+    }  # fmt: skip
+    raw = shared.cli_inside("logs", "worker", "--raw", "-n", "1").stdout
+    assert raw.count("\n") == 1
+    assert json.loads(raw)["service"] == "worker"
+    unknown = shared.cli_inside("logs", "nobody")
+    assert unknown.returncode == 3
+    assert "there are: envoy, registry, router, worker-1" in unknown.stderr
+
+
+def test_live_status_ends_by_ctrl_c(shared: RunningMesh) -> None:
+    """On a terminal `status` refreshes until Ctrl-C, then gives the screen back; exit code 130."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "services.cli", "status", "--address", shared.address]
+    with subprocess.Popen(
+        [*command, "--interval", "0.1"], stdin=theirs, stdout=theirs, stderr=theirs
+    ) as status:
+        os.close(theirs)
+        shown = b""
+        while shown.count(b"Workers") < 2:
+            shown += os.read(ours, 65536)
+        status.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the other end closes
+            while more := os.read(ours, 65536):
+                shown += more
+        assert status.wait(DEADLINE) == 130
+    os.close(ours)
+    assert b"Traceback" not in shown
+    assert shown.endswith(b"\x1b[?1049l")  # back from the alternate screen

@@ -1,0 +1,180 @@
+"""The picture of `status`: what is shown of trouble, shares, rates and workers; and whether a change is routed."""
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from inferplane.discovery.v1 import worker_pb2
+from inferplane.registry.v1 import endpoint_pb2, placement_pb2
+from inferplane.router.v1 import router_service_pb2
+from rich.console import Console
+
+from services.cli.adapters.routed import is_routed
+from services.cli.adapters.status_reader import Status
+from services.cli.adapters.status_view import age, render
+from services.cli.adapters.tables import size
+from services.cli.adapters.terminal import plain_table
+from services.cli.domain.rates import Rate
+
+_V1, _V2 = "models/m/versions/1", "models/m/versions/2"
+
+
+def _text(status: Status) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(render(status))
+    return stream.getvalue()
+
+
+def _row(text: str, start: str) -> list[str]:
+    """The words of the first line that begins so."""
+    return next(line for line in text.splitlines() if line.startswith(start)).split()
+
+
+def _router(*, in_sync: bool = True) -> router_service_pb2.GetStatusResponse:
+    router = router_service_pb2.GetStatusResponse(
+        snapshot_version="s", registry_connected=True, discovery_connected=True
+    )
+    envoy = router.envoys.add(node_id="edge-1", in_sync=in_sync)
+    if not in_sync:
+        envoy.nack_count = 3
+        envoy.last_nack.type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+        envoy.last_nack.message = "no such filter"
+    endpoint = router.endpoints.add(name="endpoints/e", mirror_version=_V2)
+    endpoint.targets.add(
+        target=_V1, version=_V1, declared_share=0.9, effective_share=1, ready_workers=2
+    )
+    endpoint.targets.add(target="models/m/aliases/next", version=_V2, declared_share=0.1)
+    return router
+
+
+def _status(**changes: object) -> Status:
+    worker = worker_pb2.Worker(name="workers/w1", pool="default", address="unix:/x", in_flight=3)
+    worker.versions.add(version=_V1, state=placement_pb2.LOAD_STATE_READY)
+    placement = placement_pb2.Placement(name="pools/default/placements/m@2", version=_V2)
+    placement.status.live_workers = 1
+    placement.status.workers.add(
+        worker="workers/w1", state=placement_pb2.LOAD_STATE_FAILED, reason="unknown operator"
+    )
+    values: dict[str, object] = {
+        "router": _router(),
+        "placements": [placement],
+        "workers": [worker],
+        "rates": {_V1: Rate(12.34, 0.5, 1.25)},
+        "problems": [],
+    }
+    return Status(**{**values, **changes})  # type: ignore[arg-type]  # fields by name, see above
+
+
+def test_endpoints_with_shares_and_rates() -> None:
+    """Each target has declared and present share, ready workers, and its version's rates."""
+    text = _text(_status())
+    assert _row(text, "e ") == [
+        "e",
+        "m@1",
+        "m@1",
+        "90",
+        "%",
+        "100",
+        "%",
+        "2",
+        "12.3",
+        "0.5",
+        "1.25",
+        "ms",
+    ]
+    assert _row(text, "   m@next") == ["m@next", "m@2", "10", "%", "0", "%", "0", "–", "–", "–"]
+
+
+def test_failures_and_refusals_are_shown() -> None:
+    """Why a version failed, and what Envoy refused, in their own words."""
+    text = _text(_status(router=_router(in_sync=False), problems=["workers can't be read: x"]))
+    assert _row(text, "m@2") == ["m@2", "default", "failed", "0/1", "unknown", "operator"]
+    assert "Envoy edge-1 not in sync, 3 refused" in text
+    assert "(Cluster, " in text
+    assert ": no such filter" in text
+    assert text.startswith("workers can't be read: x")
+
+
+def test_lost_connections_are_shown() -> None:
+    """A router that has lost its sources says so; what was not published too."""
+    router = _router()
+    router.registry_connected = False
+    router.refused_snapshot = "cluster x is named and absent"
+    text = _text(_status(router=router))
+    assert "the router has lost the registry" in text
+    assert "the newest topology is not published: cluster x is named and absent" in text
+
+
+def test_empty_mesh_says_what_to_do() -> None:
+    """Nothing to show is a hint."""
+    text = _text(Status(router_service_pb2.GetStatusResponse(), [], [], {}, []))
+    assert "inferplane deploy MODEL@VERSION" in text
+    assert "no version is placed" in text
+    assert "inferplane worker runs one" in text
+
+
+def test_worker_row() -> None:
+    """A draining worker is told apart."""
+    worker = worker_pb2.Worker(name="workers/w1", pool="gpu", draining=True, in_flight=2)
+    assert _row(_text(_status(workers=[worker])), "w1")[:4] == ["w1", "gpu", "draining", "2"]
+
+
+@pytest.mark.parametrize(
+    ("lived", "shown"),
+    [(5, "5s"), (65, "1m5s"), (3700, "1h1m"), (90000, "1d1h"), (-3, "0s")],
+)
+def test_age(lived: int, shown: str) -> None:
+    """The two largest units; a clock that is behind shows no negative age."""
+    now = datetime.now(UTC)
+    worker = worker_pb2.Worker()
+    worker.start_time.FromDatetime(now - timedelta(seconds=lived))
+    assert age(worker, now) == shown
+    assert age(worker_pb2.Worker(), now) == ""
+
+
+def test_json_has_all_parts() -> None:
+    """Programs get endpoints, placements, workers, the router's view, rates and problems."""
+    value = _status().as_dict()
+    assert list(value) == ["endpoints", "placements", "workers", "router", "rates", "problems"]
+    assert value["endpoints"][0]["targets"][0]["declared_share"] == 0.9
+    assert value["rates"][_V1] == {
+        "calls_per_second": 12.34,
+        "errors_per_second": 0.5,
+        "mean_ms": 1.25,
+    }
+    assert "endpoints" not in value["router"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "in_sync", "routed"),
+    [
+        pytest.param({_V1: 9, "models/m/aliases/next": 1}, True, True, id="as published"),
+        pytest.param({_V1: 90, "models/m/aliases/next": 10}, True, True, id="same shares"),
+        pytest.param({_V1: 9, "models/m/aliases/next": 1}, False, False, id="not acknowledged"),
+        pytest.param({_V1: 1, "models/m/aliases/next": 1}, True, False, id="other shares"),
+        pytest.param({_V1: 9, _V2: 1}, True, False, id="other target"),
+        pytest.param({_V1: 1}, True, False, id="one target less"),
+    ],
+)
+def test_is_routed(weights: dict[str, float], in_sync: bool, routed: bool) -> None:
+    """A change is routed once published with its shares and acknowledged by every Envoy."""
+    targets = [endpoint_pb2.Target(target=name, weight=weight) for name, weight in weights.items()]
+    endpoint = endpoint_pb2.Endpoint(name="endpoints/e", targets=targets)
+    assert is_routed(_router(in_sync=in_sync), endpoint) is routed
+    assert not is_routed(router_service_pb2.GetStatusResponse(), endpoint)
+
+
+def test_plain_table_can_be_cut() -> None:
+    """Columns are aligned, and no line ends with spaces."""
+    rows = [["NAME", "SIZE"], ["a", "1 B"], ["longer", ""]]
+    assert plain_table(rows) == ["NAME    SIZE", "a       1 B", "longer"]
+    assert plain_table([]) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 1024**5, "5120.0 TiB")],
+)
+def test_size(count: int, shown: str) -> None:
+    """Bytes with a fitting unit."""
+    assert size(count) == shown
