@@ -1,20 +1,44 @@
 """What the router reads from the environment."""
 
+import ipaddress
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from services.router.resources.edge import Edge
+from services.rpc import address as addresses
+from services.rpc.errors import InvalidArgumentError
 from services.rpc.settings import Settings
+
+
+def _address(text: str) -> str:
+    """Check `host:port` or `unix:/path`; empty stands for a default."""
+    try:
+        addresses.parse(text or "127.0.0.1:0")
+    except InvalidArgumentError as error:
+        raise ValueError(error.message) from error
+    return text
+
+
+def _bindable(text: str) -> str:
+    """Check that Envoy can listen there: it resolves no names for a listener."""
+    parsed = addresses.parse(_address(text))
+    if parsed.path is None:
+        ipaddress.ip_address(parsed.host)  # its ValueError names the host
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
 
 
 class RouterSettings(Settings):
     """Every field is `INFERPLANE_` + its name in capitals."""
 
-    registry_address: str = "127.0.0.1:8081"
-    discovery_address: str = ""  # empty: the registry's
-    router_address: str = "127.0.0.1:8082"  # where this process listens
-    edge_address: str = "127.0.0.1:8080"  # where Envoy listens for clients
+    registry_address: Address = "127.0.0.1:8081"
+    discovery_address: Address = ""  # empty: the registry's
+    router_address: Address = "127.0.0.1:8082"  # where this process listens
+    # Where Envoy listens for clients: an IP address and port, or a socket.
+    edge_address: Annotated[str, AfterValidator(_bindable)] = "127.0.0.1:8080"
     max_message_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 64 * 1024 * 1024
     lease_seconds: Annotated[float, Field(ge=1, le=60)] = 5.0
     envoy_access_log: str = ""  # file that Envoy appends JSON lines to; empty: none
