@@ -94,7 +94,7 @@ class Narrator:
                 self.say(f"  {log_line.parse(service, raw).text}")
 
     def stopped(self, service: str, how: str) -> None:
-        if self._verbose or "killed" in how:
+        if self._verbose or how.endswith("signal 9"):
             self.say(f"{service} {how}")
 
     def _formatted(self, line: log_line.LogLine) -> str:

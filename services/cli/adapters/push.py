@@ -93,7 +93,8 @@ async def _create(
         if error.code() is not grpc.StatusCode.ALREADY_EXISTS:
             raise
         there = await get_version(edge, name)
-        if there.state != model_pb2.VERSION_STATE_READY or not _same(there, wanted):
+        same = _same(there, wanted) and there.settings == wanted.settings
+        if there.state != model_pb2.VERSION_STATE_READY or not same:
             raise
         return there
     return response.model_version

@@ -15,13 +15,13 @@ import psutil
 from services.cli.adapters.launch import Launch, Ready
 from services.cli.adapters.mesh import MeshSettings, cores
 from services.cli.adapters.narrator import Narrator
-from services.cli.adapters.state_directory import StateDirectory
+from services.cli.adapters.state_directory import RunningProcess, StateDirectory
 from services.cli.domain.exit_code import StartError, UsageError
 from services.cli.drivers.log_file import LogFile
 from services.rpc import address as addresses
 from services.rpc import names
 from services.rpc.address import Address, free_port
-from services.rpc.errors import DeadlineExceededError
+from services.rpc.errors import DeadlineExceededError, UnavailableError
 from services.rpc.settings import PREFIX, environment_for_children
 
 _DEFAULT_EDGE = "127.0.0.1:8080"
@@ -191,11 +191,8 @@ def stop(state: StateDirectory, seconds: float) -> str:
     """Stop the mesh of a state directory; tells what came of it."""
     record = state.supervisor()
     process = record.find() if record else None
-    if record is None or process is None or not state.is_held():
-        left = state.end_leftovers()
-        state.forget_run()
-        ended = f"; ended {len(left)} left-over processes" if left else ""
-        return f"nothing runs on {state.path}{ended}"
+    if record is None or process is None:
+        return _clean(state)
     with suppress(psutil.NoSuchProcess):
         process.send_signal(signal.SIGTERM)
     if not record.wait(seconds):
@@ -204,3 +201,20 @@ def stop(state: StateDirectory, seconds: float) -> str:
             " inferplane down makes it end at once"
         )
     return f"stopped the mesh on {state.path} (pid {process.pid})"
+
+
+def _clean(state: StateDirectory) -> str:
+    """Remove what a dead supervisor left; tells what there was."""
+    left: list[RunningProcess] = []
+    try:
+        with state.held():
+            left = state.end_leftovers()
+            state.forget_run()
+    except StartError as error:
+        raise UnavailableError(
+            f"the mesh on {state.path} is just starting or ending; try again"
+        ) from error
+    except FileNotFoundError:  # nothing was ever there
+        pass
+    ended = f"; ended {len(left)} left-over processes" if left else ""
+    return f"nothing runs on {state.path}{ended}"

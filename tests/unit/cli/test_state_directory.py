@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.adapters.state_directory import RunningProcess, Services, StateDirectory
+from services.cli.adapters.upstart import stop
 from services.cli.domain.exit_code import StartError
 from services.rpc.errors import UnavailableError
 
@@ -37,6 +38,17 @@ def test_held_by_another_process(tmp_path: Path) -> None:
         holder.kill()
     assert not state.is_held()
     assert state.supervisor() is None
+
+
+def test_down_without_a_mesh(tmp_path: Path) -> None:
+    """Nothing runs, or nothing ever ran, or it is between: each is told as it is."""
+    state = StateDirectory(tmp_path / "state")
+    assert stop(state, 1).startswith("nothing runs on")
+    assert not state.path.exists()
+    state.prepare()
+    assert stop(state, 1).startswith("nothing runs on")
+    with state.held(), pytest.raises(UnavailableError, match="just starting or ending"):
+        stop(state, 1)
 
 
 def test_folders_are_private(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -93,14 +94,16 @@ async def test_begun_push_is_taken_up_under_its_number(
 
 
 async def test_push_is_idempotent(edge: Edge, report: HeardReport, folder: Path) -> None:
-    """The same files again send nothing; other files under the name are refused."""
+    """The same again sends nothing; other files or settings under the name are refused."""
     files = collect(folder, report)
     first = await push(edge, _order("9"), files, report)
     assert await push(edge, _order("9"), files, report) == first
     assert report.said[-1] == "m@9 is there already, with the same files"
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await push(edge, _order("9"), files[:1], report)
-    assert refused.value.code() is grpc.StatusCode.ALREADY_EXISTS
+    batched = replace(_order("9"), max_batch_size=8)
+    for order, sent in ((_order("9"), files[:1]), (batched, files)):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await push(edge, order, sent, report)
+        assert refused.value.code() is grpc.StatusCode.ALREADY_EXISTS
 
 
 async def test_file_that_shrinks_is_refused(edge: Edge, report: HeardReport, folder: Path) -> None:
