@@ -17,9 +17,10 @@ from services.router.resources import edge, filters, replies, wire
 _FRAMING_BYTES = 64 * 1024
 _LARGEST_WINDOW = (1 << 31) - 1  # RFC 9113, 6.9.1
 _HEADERS_SECONDS = 30.0
-_OWN_HEADERS_PREFIX = "x-inferplane-"
-# Headers with which a client could choose a worker or a model beside the body's word, or pass for a transcoded call.
-_STRIPPED_HEADERS = ("x-model", "x-gateway-destination-endpoint", "x-envoy-original-path")
+# Ours, which workers believe; and Envoy's, with which a client could set timeouts and retries or pass for REST.
+_STRIPPED_PREFIXES = ("x-inferplane-", "x-envoy-")
+# Headers with which a client could choose a worker or a model beside the body's word.
+_STRIPPED_HEADERS = ("x-model", "x-gateway-destination-endpoint")
 
 
 def resource(settings: edge.Edge) -> Resource:
@@ -68,9 +69,11 @@ def _connection_manager(settings: edge.Edge) -> Any:
 
 def _stripping() -> Any:
     """Headers that only the edge may set are removed before anything reads them."""
-    by_prefix = {"remove_on_match": {"key_matcher": {"prefix": _OWN_HEADERS_PREFIX}}}
+    by_prefix = [
+        {"remove_on_match": {"key_matcher": {"prefix": prefix}}} for prefix in _STRIPPED_PREFIXES
+    ]
     by_name = [{"remove": name} for name in _STRIPPED_HEADERS]
-    return HeaderMutation(mutations=[by_prefix, *by_name])
+    return HeaderMutation(mutations=[*by_prefix, *by_name])
 
 
 def _access_log(path: str) -> list[dict[str, Any]]:

@@ -67,6 +67,14 @@ async def test_spoofed_headers_are_stripped(edge: EdgeUnderTest) -> None:
     assert b'"version": "models/digits/versions/1"' in body
 
 
+async def test_clients_cannot_steer_the_edge(edge: EdgeUnderTest) -> None:
+    """Envoy's own control headers from a client set neither timeouts nor retries."""
+    await two_versions(edge)
+    edge.workers[0].delay = 0.1
+    steering = (("x-envoy-upstream-rq-timeout-ms", "1"), ("x-envoy-max-retries", "0"))
+    assert (await edge.infer(version="1", metadata=steering)).model_version == str(V1)
+
+
 async def test_model_ready_is_routed_by_its_own_fields(edge: EdgeUnderTest) -> None:
     """ModelReady names the endpoint in `name` and the version in `version`."""
     await two_versions(edge)
