@@ -3,7 +3,7 @@
 import os
 
 # Without this, importing it writes a device id and a database under the user's cache folder.
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+os.putenv("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as _state

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from services.rpc.errors import (
@@ -33,36 +34,25 @@ Outputs = Mapping[str, Array]
 Answer = Outputs | InferplaneError
 
 
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What computes, and how it may be used."""
+
+    session: Session
+    signature: Signature
+    batched: bool  # whether requests may share a run
+    runners: int  # runs at once, each in a thread of its own
+
+
 class Batcher:
     """The one way to a session. `submit` ends each request exactly once: outputs, an error, or the caller's cancel."""
 
-    def __init__(
-        self,
-        queue: BatchQueue,
-        session: Session,
-        signature: Signature,
-        meter: VersionMeter,
-        *,
-        runners: int,
-        batched: bool,
-    ) -> None:
-        """Assign only.
-
-        Args:
-            queue: of this version alone.
-            session: what computes.
-            signature: of the version.
-            meter: gets waits and batches.
-            runners: batches computed at once, each in a thread of its own.
-            batched: whether requests may share a run.
-        """
+    def __init__(self, queue: BatchQueue, model: Model, meter: VersionMeter) -> None:
+        """Assign only; the queue is this model's alone, the meter gets waits and batches."""
         self._queue = queue
-        self._session = session
-        self._signature = signature
+        self._model = model
         self._meter = meter
-        self._batched = batched
-        self._runners = runners
-        self._threads = ThreadPoolExecutor(runners, thread_name_prefix="session")
+        self._threads = ThreadPoolExecutor(model.runners, thread_name_prefix="session")
         self._answers: dict[Waiting, asyncio.Future[Outputs]] = {}
         self._arrived = asyncio.Event()
         self._closed = False
@@ -74,7 +64,7 @@ class Batcher:
         """
         if self._closed:
             raise _closing()
-        rows, group = group_of(request.feeds) if self._batched else (1, None)
+        rows, group = group_of(request.feeds) if self._model.batched else (1, None)
         waiting = Waiting(
             feeds=request.feeds,
             outputs=request.outputs,
@@ -98,7 +88,7 @@ class Batcher:
         """Compute until cancelled; then end what still waits with UnavailableError."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for _ in range(self._runners):
+                for _ in range(self._model.runners):
                     tasks.create_task(self._serve())
         finally:
             self._closed = True
@@ -171,7 +161,7 @@ class Batcher:
             return self._run(waiting.feeds, [waiting])
 
     def _run(self, feeds: Mapping[str, Array], batch: list[Waiting]) -> Outputs:
-        return self._session.run(feeds, wanted_outputs(self._signature, batch))
+        return self._model.session.run(feeds, wanted_outputs(self._model.signature, batch))
 
     def _end(self, waiting: Waiting, answer: Answer) -> None:
         future = self._answers.pop(waiting, None)

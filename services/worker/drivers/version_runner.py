@@ -14,7 +14,7 @@ from services.worker.domain.assignment import Assignment, VersionSpec
 from services.worker.domain.batch import BatchLimits, BatchQueue
 from services.worker.domain.counters import Counters
 from services.worker.domain.load_state import Life, LoadError, LoadState
-from services.worker.drivers.batcher import Batcher
+from services.worker.drivers.batcher import Batcher, Model
 from services.worker.drivers.served_version import ServedVersion
 from services.worker.drivers.traffic import Traffic
 from services.worker.ports.cache import ArtifactCache
@@ -205,7 +205,7 @@ class VersionRunner:
         meter = self._parts.meter.version(str(spec.name))
         meter.watch_queue(lambda: queue.rows)
         runners = 1 if batched else defaults.concurrent_runs
-        batcher = Batcher(queue, session, spec.signature, meter, runners=runners, batched=batched)
+        batcher = Batcher(queue, Model(session, spec.signature, batched, runners), meter)
         traffic = Traffic(self._parts.traffic)
         return ServedVersion(spec, batcher, meter, self.counters, traffic)
 

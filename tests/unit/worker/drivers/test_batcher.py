@@ -19,7 +19,7 @@ from services.worker.domain.contents import Array
 from services.worker.domain.counters import Outcome
 from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.signature import Signature, spec_of
-from services.worker.drivers.batcher import Batcher
+from services.worker.drivers.batcher import Batcher, Model
 
 SIGNATURE = Signature(
     (spec_of("x", "FP32", (-1,)),), (spec_of("y", "FP32", (-1,)), spec_of("z", "FP32", (-1,)))
@@ -86,7 +86,7 @@ async def batcher(
     session: ScriptedSession, meter: Meter | None = None, *, batched: bool = True, rows: int = 100
 ) -> AsyncIterator[Batcher]:
     queue = BatchQueue(BatchLimits(max_rows=4, max_queued_rows=rows, max_queued_bytes=1 << 20))
-    made = Batcher(queue, session, SIGNATURE, meter or Meter(), runners=1, batched=batched)
+    made = Batcher(queue, Model(session, SIGNATURE, batched, 1), meter or Meter())
     running = asyncio.create_task(made.run())
     try:
         yield made
