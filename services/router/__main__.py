@@ -16,16 +16,13 @@ from services.router.drivers.board import Board
 from services.router.drivers.publisher import Publisher
 from services.router.drivers.roster import Roster
 from services.router.resources.build import ResourceBuilder
+from services.router.servicers import edge_services
 from services.router.servicers.ads import AdsServicer
 from services.router.servicers.router_service import RouterServicer
 from services.router.settings import RouterSettings
 from services.rpc import channel, settings, telemetry
 from services.rpc.server import RpcServer, stop_requested
 
-_SERVICES = (
-    "envoy.service.discovery.v3.AggregatedDiscoveryService",
-    "inferplane.router.v1.RouterService",
-)
 _STREAM_GRACE_SECONDS = (
     0.1  # Envoy's streams never end by themselves; a longer wait would only delay the stop
 )
@@ -59,7 +56,7 @@ async def run(config: RouterSettings) -> None:
         registry = await stack.enter_async_context(channel.connect(config.registry_address))
         discovery = await stack.enter_async_context(channel.connect(config.discovery()))
         telemetry.serve_metrics(config.metrics_address)
-        await server.start(_SERVICES)
+        await server.start(edge_services.NAMES)
         stack.push_async_callback(server.stop, min(config.drain_seconds, _STREAM_GRACE_SECONDS))
         await server.set_health("", serving=True)
         async with asyncio.TaskGroup() as tasks:

@@ -25,13 +25,14 @@ OF_ANY_WORKER = tuple(
     for service in (OIP, REST)
     for method in ("ServerLive", "ServerReady", "ServerMetadata")
 )
-OF_ANY_WORKER_PREFIXES = (
-    "/grpc.health.v1.Health/",
+OF_ANY_WORKER_PREFIX = "/grpc.health.v1.Health/"
+OF_REGISTRY_PREFIX = "/inferplane.registry.v1."
+# The router also answers reflection, for all that the edge serves.
+OF_ROUTER_PREFIXES = (
+    "/inferplane.router.v1.",
     "/grpc.reflection.v1.ServerReflection/",
     "/grpc.reflection.v1alpha.ServerReflection/",
 )
-OF_REGISTRY_PREFIX = "/inferplane.registry.v1."
-OF_ROUTER_PREFIX = "/inferplane.router.v1."
 # Discovery's reading methods; the writing ones are for workers and refused at the edge.
 OF_DISCOVERY = (
     "/inferplane.discovery.v1.DiscoveryService/ListWorkers",

@@ -163,14 +163,13 @@ def _by_path() -> Any:
     exact |= {path: _on_match(_management_route(edge.DISCOVERY)) for path in methods.OF_DISCOVERY}
     prefixes = {
         methods.OF_REGISTRY_PREFIX: _on_match(_management_route(edge.REGISTRY)),
-        methods.OF_ROUTER_PREFIX: _on_match(_management_route(edge.ROUTER)),
+        methods.OF_ANY_WORKER_PREFIX: _on_match(_management_route(edge.ANY_WORKER)),
         methods.REFUSED_PREFIX: _on_match(
             _refusal(403, "only workers may call this; not at the edge")
         ),
     }
     prefixes |= {
-        prefix: _on_match(_management_route(edge.ANY_WORKER))
-        for prefix in methods.OF_ANY_WORKER_PREFIXES
+        prefix: _on_match(_management_route(edge.ROUTER)) for prefix in methods.OF_ROUTER_PREFIXES
     }
     path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
     by_prefix = Matcher(

@@ -24,6 +24,7 @@ from services.router.drivers.roster import Roster
 from services.router.ports.feeds import Builder
 from services.router.resources.build import ResourceBuilder
 from services.router.resources.edge import Edge
+from services.router.servicers import edge_services
 from services.router.servicers.ads import AdsServicer
 from services.router.servicers.router_service import RouterServicer
 from services.rpc import channel
@@ -114,7 +115,7 @@ class EdgeUnderTest:
         add_RouterServiceServicer_to_server(
             RouterServicer(self.publisher, self.board, self.roster), self.server.grpc
         )
-        await self.server.start(["inferplane.router.v1.RouterService"])
+        await self.server.start(edge_services.NAMES)
         await self.server.set_health("", serving=True)
 
     async def stop(self) -> None:

@@ -197,14 +197,19 @@ async def test_management_calls_go_to_the_router_and_discovery_is_closed_to_writ
         assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_reflection_describes_the_protocol(edge: EdgeUnderTest) -> None:
-    """Reflection at the edge lists the Open Inference Protocol."""
+async def test_reflection_describes_the_edge(edge: EdgeUnderTest) -> None:
+    """Reflection lists inference and management alike, without a worker."""
     from grpc_reflection.v1alpha import reflection_pb2
     from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
-    await two_versions(edge)
+    edge.set_workers({})
+    await edge.in_sync()
     request = reflection_pb2.ServerReflectionRequest(list_services="")
     call = ServerReflectionStub(edge.channel).ServerReflectionInfo(iter([request]), timeout=5)
     response = await call.read()
     names = {service.name for service in response.list_services_response.service}
-    assert "inference.GRPCInferenceService" in names
+    assert {
+        "inference.GRPCInferenceService",
+        "inferplane.registry.v1.ModelService",
+        "inferplane.router.v1.RouterService",
+    } <= names
