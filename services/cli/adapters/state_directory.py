@@ -188,6 +188,9 @@ class StateDirectory:
             path.unlink(missing_ok=True)
         for socket in self.sockets.glob("*.sock"):
             socket.unlink(missing_ok=True)
+        if self.sockets != self.run:
+            with suppress(OSError):  # another user's, or something in it that is not ours
+                self.sockets.rmdir()
 
     def end_leftovers(self) -> list[RunningProcess]:
         """End what a dead supervisor left running; only for the holder. Returns what was ended."""

@@ -1,11 +1,15 @@
 """Judges served answers: each must equal what bare ONNX Runtime computes with the version that answered."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
+# Without this, importing it leaves telemetry files in the user's cache and temporary folders.
+os.putenv("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
 Feeds = Mapping[str, npt.NDArray[np.generic]]
