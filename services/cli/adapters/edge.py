@@ -1,6 +1,8 @@
 """The platform's APIs as the command line calls them: gRPC through the edge, and failures as our own errors."""
 
 import asyncio
+import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn, TypeVar
@@ -89,13 +91,28 @@ def call(address: str, work: Callable[[Edge], Awaitable[T]]) -> T:
     """Run `work` with clients of the edge at `address`; failed calls come out as our errors."""
 
     async def run() -> T:
+        _cancel_on_interrupt()
         async with connect(address) as edge:
             try:
                 return await work(edge)
             except grpc.aio.AioRpcError as error:
                 raise_error(error, address)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+
+
+def _cancel_on_interrupt() -> None:
+    """Let Ctrl-C cancel the running task.
+
+    asyncio's own handler has no wake-up descriptor: a signal that comes just before the loop blocks would wait for
+    the next event, which on a quiet stream may never come.
+    """
+    task = asyncio.current_task()
+    if task is not None and threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
 
 
 def raise_error(error: grpc.aio.AioRpcError, address: str) -> NoReturn:
