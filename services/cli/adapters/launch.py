@@ -65,6 +65,7 @@ class Launch:
             port_owner.check_free(self._settings.edge)
             envoy.program()
             self._state.forget_run()
+            self._state.prepare()  # the folder of sockets is private before anybody makes one in it
             try:
                 asyncio.run(self._run())
             finally:
