@@ -14,7 +14,8 @@ def options(max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> list[tuple[st
         ("grpc.max_send_message_length", limit),
         # Default back-off (1 s, growing to 120 s) would keep a client away long after a server is back.
         ("grpc.initial_reconnect_backoff_ms", 50),
-        ("grpc.min_reconnect_backoff_ms", 50),
+        # This one is the least time that a connection attempt gets.
+        ("grpc.min_reconnect_backoff_ms", 5000),
         ("grpc.max_reconnect_backoff_ms", 1000),
         # Finds a peer that vanished without a FIN under a long quiet stream.
         ("grpc.keepalive_time_ms", 10_000),
