@@ -84,7 +84,7 @@ async def run(
     calls: int,
     rate: float,
     deadline: float = 10.0,
-    channels: int = 4,
+    channels: int = 2,
     stop: asyncio.Event | None = None,
     into: Report | None = None,
 ) -> Report:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnxruntime
+import uvloop
 from google.protobuf.field_mask_pb2 import FieldMask
 from inferplane.registry.v1 import endpoint_pb2, endpoint_service_pb2, endpoint_service_pb2_grpc
 
@@ -144,7 +145,6 @@ async def measure(mesh: Mesh, files: dict[str, Path], calls: int, rate: float) -
             digit_samples(expected),
             calls=calls,
             rate=rate,
-            channels=8,
             stop=stop,
             into=report,
         )
@@ -165,7 +165,7 @@ def main() -> int:
         with running(folder / "state", workers=2) as mesh:
             mesh.cli("models", "push", "digits@1", str(files["1"]))
             mesh.cli("deploy", "digits@1")
-            report = asyncio.run(measure(mesh, files, order.calls, order.rate))
+            report = uvloop.run(measure(mesh, files, order.calls, order.rate))
     sys.stdout.write(report.summary() + "\n")
     for failure in report.failures[:10]:
         sys.stdout.write(f"  {failure.status} {failure.detail}\n")

@@ -62,6 +62,10 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: InferplaneEr
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Wraps every handler so that servicers only raise domain errors."""
 
+    def __init__(self) -> None:
+        """One interceptor per server: it remembers the server's handlers."""
+        self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+
     async def intercept_service(
         self,
         continuation: Callable[
@@ -69,14 +73,16 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         ],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Return the method's handler, wrapped."""
+        """Return the method's handler, wrapped; it is the same for every call of the method."""
+        method = handler_call_details.method
+        wrapped = self._wrapped.get(method)
+        if wrapped is not None:
+            return wrapped
         handler = await continuation(handler_call_details)
         if handler is None:  # unknown method: grpc answers UNIMPLEMENTED
-            return handler
-        method = handler_call_details.method
-        if handler.response_streaming:
-            return _wrap_stream(handler, method)
-        return _wrap_unary(handler, method)
+            return None
+        wrap = _wrap_stream if handler.response_streaming else _wrap_unary
+        return self._wrapped.setdefault(method, wrap(handler, method))
 
 
 async def _fail(
