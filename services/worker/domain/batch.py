@@ -6,11 +6,14 @@ late or by `leave`.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
-from services.rpc.errors import ResourceExhaustedError
+from services.rpc.errors import InferplaneError, ResourceExhaustedError
 from services.worker.domain.contents import Array
+
+Outputs = Mapping[str, Array]
+Answer = Outputs | InferplaneError
 
 _SHORTEST_RETRY = 0.01  # seconds
 
@@ -36,9 +39,16 @@ class Waiting:
     group: Hashable  # None: computed alone
     arrived: float
     deadline: float | None = None
+    deliver: Callable[[Answer], None] | None = None  # whom to tell; None: the caller has gone
+
+    def end(self, answer: Answer) -> None:
+        """Tell the caller, once; nothing if it has been told or has gone."""
+        deliver, self.deliver = self.deliver, None
+        if deliver is not None:
+            deliver(answer)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Taken:
     """What left the queue: requests to compute together, and those whose deadline has passed."""
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import zip_longest
+from functools import partial
 
 from services.rpc.errors import (
     DeadlineExceededError,
@@ -13,7 +13,7 @@ from services.rpc.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from services.worker.domain.batch import BatchQueue, Taken, Waiting
+from services.worker.domain.batch import Answer, BatchQueue, Outputs, Taken, Waiting
 from services.worker.domain.batch_arrays import (
     RowCountError,
     chunks,
@@ -31,8 +31,9 @@ from services.worker.domain.signature import Signature
 from services.worker.ports.meter import VersionMeter
 from services.worker.ports.session import Session
 
-Outputs = Mapping[str, Array]
-Answer = Outputs | InferplaneError
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,97 +47,187 @@ class Model:
 
 
 class Batcher:
-    """The one way to a session. `submit` ends each request exactly once: outputs, an error, or the caller's cancel."""
+    """The one way to a session; each request that is admitted ends exactly once: outputs, an error, or it leaves.
 
-    def __init__(self, queue: BatchQueue, model: Model, meter: VersionMeter) -> None:
-        """Assign only; the queue is this model's alone, the meter gets waits and batches."""
+    There is no task or future for a request: whenever a runner is free, what waits is taken and computed, and each
+    caller is told by its own `deliver`. One event loop only.
+    """
+
+    def __init__(
+        self,
+        queue: BatchQueue,
+        model: Model,
+        meter: VersionMeter,
+        delivered: Callable[[], None] = _nothing,
+    ) -> None:
+        """Assign only; the queue is this model's alone, the meter gets waits and batches.
+
+        Args:
+            queue: of this model alone.
+            model: what computes.
+            meter: gets waits and batches.
+            delivered: called after each batch's callers have been told, to write many answers at once.
+        """
         self._queue = queue
         self._model = model
         self._meter = meter
+        self._delivered = delivered
         self._threads = ThreadPoolExecutor(model.runners, thread_name_prefix="session")
-        self._answers: dict[Waiting, asyncio.Future[Outputs]] = {}
-        self._arrived = asyncio.Event()
+        self._free = model.runners
+        self._runs: set[Taken] = set()  # being computed
         self._closed = False
+        self._next: asyncio.Handle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._failed: asyncio.Future[None] | None = None
         self._pace = Pace()
 
     async def submit(self, request: InferRequest, deadline: float | None) -> Outputs:
-        """Outputs of one request; `deadline` is a time of the event loop's clock.
+        """Outputs of one request; `deadline` is a time of the monotonic clock.
 
         Raises ResourceExhaustedError at once if the queue is full, and what the session raises.
         """
+        answered: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
+
+        def deliver(answer: Answer) -> None:
+            if answered.done():  # cancelled; `leave` follows
+                return
+            if isinstance(answer, InferplaneError):
+                answered.set_exception(answer)
+            else:
+                answered.set_result(answer)
+
+        waiting = self.admit(request, deadline, deliver)
+        try:
+            return await answered
+        finally:  # also when the caller has gone
+            self.leave(waiting)
+
+    def admit(
+        self, request: InferRequest, deadline: float | None, deliver: Callable[[Answer], None]
+    ) -> Waiting:
+        """Queue a request; `deliver` is called once, later, unless the request leaves before.
+
+        Raises ResourceExhaustedError if the queue is full, UnavailableError once the version goes.
+        """
         if self._closed:
             raise _closing()
-        rows, group = group_of(request.feeds) if self._model.batched else (1, None)
+        feeds = request.feeds
+        rows, group = group_of(feeds) if self._model.batched else (1, None)
         waiting = Waiting(
-            feeds=request.feeds,
+            feeds=feeds,
             outputs=request.outputs,
             rows=rows,
-            size=raw_size(request.feeds.values()),
+            size=raw_size(feeds.values()),
             group=group,
             arrived=time.monotonic(),
             deadline=deadline,
+            deliver=deliver,
         )
         self._queue.admit(waiting)
-        answer: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
-        self._answers[waiting] = answer
-        self._arrived.set()
-        try:
-            return await answer
-        finally:  # also when the caller has gone
-            self._answers.pop(waiting, None)
-            self._queue.leave(waiting)
+        if self._free:
+            self._step_soon(0.0)
+        return waiting
+
+    def leave(self, waiting: Waiting) -> None:
+        """The caller has gone: it is not told any more, and if it still waits nothing is computed for it."""
+        waiting.deliver = None
+        self._queue.leave(waiting)
 
     async def run(self) -> None:
         """Compute until cancelled; then end what still waits with UnavailableError."""
+        self._loop = asyncio.get_running_loop()
+        self._failed = self._loop.create_future()
+        self._step_soon(0.0)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for _ in range(self._model.runners):
-                    tasks.create_task(self._serve())
+            await self._failed
         finally:
-            self._closed = True
-            for waiting in self._queue.take_all():
-                self._end(waiting, _closing())
+            self._closed, self._loop = True, None
+            if self._next is not None:
+                self._next.cancel()
+            computing = [waiting for taken in self._runs for waiting in taken.batch]
+            for waiting in (*computing, *self._queue.take_all()):
+                waiting.end(_closing())
+            self._delivered()
             # Threads that still compute hold the session; nobody waits for them.
             self._threads.shutdown(wait=False)
 
-    async def _serve(self) -> None:
-        while True:
-            await self._until_due()
-            taken = self._queue.take(time.monotonic())
-            for waiting in taken.late:
-                self._end(waiting, DeadlineExceededError("the deadline passed in the queue"))
-            if taken.batch:
-                await self._compute(taken)
-
-    async def _until_due(self) -> None:
-        while True:
-            due = self._queue.due()
-            delay = None if due is None else due - time.monotonic()
-            if delay is not None and delay <= 0:
+    def _step_soon(self, delay: float) -> None:
+        """After what else is ready now, so that requests that arrive together are taken together."""
+        if self._loop is None:
+            return
+        if self._next is not None:
+            if delay or not isinstance(self._next, asyncio.TimerHandle):
                 return
-            self._arrived.clear()
-            try:
-                await asyncio.wait_for(self._arrived.wait(), delay)
-            except TimeoutError:
-                return
+            self._next.cancel()
+        if delay:
+            self._next = self._loop.call_later(delay, self._step)
+        else:
+            self._next = self._loop.call_soon(self._step)
 
-    async def _compute(self, taken: Taken) -> None:
-        started = time.monotonic()
-        for waiting in taken.batch:
-            self._meter.waited(started - waiting.arrived)
-        answers: list[Answer] = []
+    def _step(self) -> None:
+        """Take what is due and compute it, if a runner is free."""
+        self._next = None
         try:
-            if self._pace.is_short(taken.rows):
-                answers = self._run_timed(taken)
-            else:
-                loop = asyncio.get_running_loop()
-                answers = await loop.run_in_executor(self._threads, self._run_timed, taken)
-            seconds = time.monotonic() - started
-            self._queue.note_run(taken.rows, seconds)
-            self._meter.computed(taken.rows, seconds)
-        finally:  # when this is cancelled there are no answers, and callers are told that
-            for waiting, answer in zip_longest(taken.batch, answers):
-                self._end(waiting, answer or _closing())
+            while self._free:
+                due = self._queue.due()
+                if due is None:
+                    return
+                now = time.monotonic()
+                if due > now:
+                    self._step_soon(due - now)
+                    return
+                if self._compute_due(now):
+                    return
+        except Exception as error:  # noqa: BLE001 - supervises the model: its failure ends `run`
+            self._fail(error)
+
+    def _compute_due(self, now: float) -> bool:
+        """Compute one batch, here if that is short, else in a thread; whether others should have a turn now."""
+        taken = self._queue.take(now)
+        for waiting in taken.late:
+            waiting.end(DeadlineExceededError("the deadline passed in the queue"))
+        if not taken.batch:
+            self._delivered()
+            return False
+        for waiting in taken.batch:
+            self._meter.waited(now - waiting.arrived)
+        self._runs.add(taken)
+        if self._pace.is_short(taken.rows):
+            self._finish(taken, self._run_timed(taken), now)
+            self._step_soon(0.0)  # what arrived meanwhile is read first
+            return True
+        self._free -= 1
+        assert self._loop is not None
+        running = self._loop.run_in_executor(self._threads, self._run_timed, taken)
+        running.add_done_callback(partial(self._from_thread, taken, now))
+        return False
+
+    def _from_thread(
+        self, taken: Taken, started: float, running: "asyncio.Future[list[Answer]]"
+    ) -> None:
+        self._free += 1
+        if running.cancelled():  # the loop ends
+            return
+        error = running.exception()
+        if isinstance(error, Exception):
+            self._fail(error)
+            return
+        self._finish(taken, running.result(), started)
+        self._step()
+
+    def _finish(self, taken: Taken, answers: list[Answer], started: float) -> None:
+        self._runs.discard(taken)
+        seconds = time.monotonic() - started
+        self._queue.note_run(taken.rows, seconds)
+        self._meter.computed(taken.rows, seconds)
+        for waiting, answer in zip(taken.batch, answers, strict=True):
+            waiting.end(answer)
+        self._delivered()
+
+    def _fail(self, error: Exception) -> None:
+        """Let `run` end with what nobody expected."""
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error)
 
     def _run_timed(self, taken: Taken) -> list[Answer]:
         """Run, and learn how long the computing alone takes, without the way to a thread and back."""
@@ -174,15 +265,6 @@ class Batcher:
 
     def _run(self, feeds: Mapping[str, Array], batch: list[Waiting]) -> Outputs:
         return self._model.session.run(feeds, wanted_outputs(self._model.signature, batch))
-
-    def _end(self, waiting: Waiting, answer: Answer) -> None:
-        future = self._answers.pop(waiting, None)
-        if future is None or future.done():  # the caller has gone
-            return
-        if isinstance(answer, InferplaneError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
 
 
 def _closing() -> UnavailableError:
