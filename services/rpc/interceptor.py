@@ -85,13 +85,18 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         return self._wrapped.setdefault(method, wrap(handler, method))
 
 
+def known(error: Exception, method: str) -> InferplaneError:
+    """The error if it is one of ours; anything else is logged and becomes INTERNAL without its text."""
+    if isinstance(error, InferplaneError):
+        return error
+    _log.exception("call failed unexpectedly", method=method, exc_info=error)
+    return InternalError("internal error; the server's log has the reason")
+
+
 async def _fail(
     context: grpc.aio.ServicerContext[Any, Any], method: str, error: Exception
 ) -> NoReturn:
-    if isinstance(error, InferplaneError):
-        await abort(context, error)
-    _log.exception("call failed unexpectedly", method=method, exc_info=error)
-    await abort(context, InternalError("internal error; the server's log has the reason"))
+    await abort(context, known(error, method))
 
 
 def _wrap_unary(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:

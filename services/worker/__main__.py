@@ -12,12 +12,9 @@ import grpc
 import prometheus_client
 import structlog
 import uvloop
-from inference import open_inference_pb2, open_inference_pb2_grpc
-from inferplane.oip.v1 import rest_service_pb2, rest_service_pb2_grpc
 
 from services.rpc import channel, server, settings, telemetry
 from services.rpc.names import WorkerName
-from services.rpc.server import RpcServer
 from services.worker.adapters.artifact_cache import DiskArtifactCache
 from services.worker.adapters.child_probe import ChildProbe
 from services.worker.adapters.discovery_client import DiscoveryRegistration, Identity
@@ -27,8 +24,8 @@ from services.worker.adapters.registry_client import RegistryAssignments, Regist
 from services.worker.drivers.assignments import AssignmentFollower
 from services.worker.drivers.version_runner import RunnerDefaults, RunnerParts
 from services.worker.drivers.worker import Worker
-from services.worker.servicers.grpc_inference import Front, GrpcInferenceServicer
-from services.worker.servicers.rest_inference import RestInferenceServicer
+from services.worker.listening import Listening, listening
+from services.worker.servicers.grpc_inference import AnswerSource
 from services.worker.settings import WorkerSettings
 
 _log = structlog.get_logger("services.worker")
@@ -36,11 +33,6 @@ _log = structlog.get_logger("services.worker")
 RELEASE = "0.1.0"
 _QUIET_SECONDS = 0.5  # silence after which no route leads here any more
 _LAST_GRACE = 1.0  # seconds for calls that still run when the grace time is over
-
-_SERVICES = (
-    open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name,
-    rest_service_pb2.DESCRIPTOR.services_by_name["RestInferenceService"].full_name,
-)
 
 
 async def serve(config: WorkerSettings) -> None:
@@ -53,11 +45,11 @@ async def serve(config: WorkerSettings) -> None:
         discovery = await stack.enter_async_context(
             channel.connect(config.discovery_address or config.registry_address)
         )
-        rpc = RpcServer(address=config.worker_address, max_message_bytes=config.max_message_bytes)
+        rpc = listening(config)
         worker = Worker(lease_seconds=config.lease_seconds, health=rpc)
         roster = worker.furnish(_parts(config, worker, rpc, registry, name))
-        _add_servicers(rpc, Front(roster, worker.is_ready, RELEASE, config.max_message_bytes))
-        identity = _identity(config, name, await rpc.start(_SERVICES))
+        rpc.serve(AnswerSource(roster, worker.is_ready, RELEASE, config.max_message_bytes))
+        identity = _identity(config, name, await rpc.start())
         stack.push_async_callback(rpc.stop, _LAST_GRACE)
         registration = DiscoveryRegistration(discovery, identity, config.lease_seconds)
         follower = AssignmentFollower(RegistryAssignments(registry), config.pool, roster.assign)
@@ -79,7 +71,7 @@ async def serve(config: WorkerSettings) -> None:
 def _parts(
     config: WorkerSettings,
     worker: Worker,
-    rpc: RpcServer,
+    rpc: Listening,
     registry: grpc.aio.Channel,
     name: WorkerName,
 ) -> RunnerParts:
@@ -103,6 +95,7 @@ def _parts(
         loads=asyncio.Semaphore(config.loads_at_once),
         changed=worker.heartbeat.ask,
         announced=worker.heartbeat.announce,
+        delivered=rpc.flush,
         defaults=RunnerDefaults(
             max_batch_size=config.max_batch_size,
             max_queued_rows=config.max_queue_rows,
@@ -111,15 +104,6 @@ def _parts(
             drain_seconds=config.drain_seconds,
             quiet_seconds=_QUIET_SECONDS,
         ),
-    )
-
-
-def _add_servicers(rpc: RpcServer, front: Front) -> None:
-    open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(
-        GrpcInferenceServicer(front), rpc.grpc
-    )
-    rest_service_pb2_grpc.add_RestInferenceServiceServicer_to_server(
-        RestInferenceServicer(front), rpc.grpc
     )
 
 

@@ -33,6 +33,25 @@ class ServedVersion:
         """`with version.measured():` around all of a call counts and times it, however it ends."""
         return _Measured(self)
 
+    def begin(self) -> float:
+        """A call begins; give what this returns to `end`."""
+        self.traffic.begin()
+        return time.monotonic()
+
+    def end(self, started: float, error: BaseException | None) -> None:
+        """The call ended: with an answer, or with this error."""
+        self.traffic.end()
+        seconds = time.monotonic() - started
+        outcome = Outcome.FAILED
+        if error is None:
+            outcome = Outcome.SUCCEEDED
+        elif isinstance(error, InferplaneError):
+            outcome = outcome_of(error.kind)
+        elif isinstance(error, asyncio.CancelledError):
+            outcome = Outcome.CANCELLED
+        self.counters.count(outcome, seconds)
+        self.meter.called(outcome, seconds)
+
 
 class _Measured:
     """Counts one call; a plain class, since a generator costs more on each call."""
@@ -43,18 +62,7 @@ class _Measured:
         self._version = version
 
     def __enter__(self) -> None:
-        self._started = time.monotonic()
-        self._version.traffic.begin()
+        self._started = self._version.begin()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._version.traffic.end()
-        seconds = time.monotonic() - self._started
-        outcome = Outcome.FAILED
-        if error is None:
-            outcome = Outcome.SUCCEEDED
-        elif isinstance(error, InferplaneError):
-            outcome = outcome_of(error.kind)
-        elif isinstance(error, asyncio.CancelledError):
-            outcome = Outcome.CANCELLED
-        self._version.counters.count(outcome, seconds)
-        self._version.meter.called(outcome, seconds)
+        self._version.end(self._started, error)

@@ -54,6 +54,7 @@ class RunnerParts:
     loads: asyncio.Semaphore  # versions that load at once
     changed: Callable[[], None]  # a state changed: discovery is to be told
     announced: Callable[[], Awaitable[None]]  # done once discovery knows the states as of now
+    delivered: Callable[[], None]  # a batch's callers have been told: their answers may be written
     defaults: RunnerDefaults
 
 
@@ -205,7 +206,8 @@ class VersionRunner:
         meter = self._parts.meter.version(str(spec.name))
         meter.watch_queue(lambda: queue.rows)
         runners = 1 if batched else defaults.concurrent_runs
-        batcher = Batcher(queue, Model(session, spec.signature, batched, runners), meter)
+        model = Model(session, spec.signature, batched, runners)
+        batcher = Batcher(queue, model, meter, self._parts.delivered)
         traffic = Traffic(self._parts.traffic)
         return ServedVersion(spec, batcher, meter, self.counters, traffic)
 

@@ -16,7 +16,7 @@ EXTENSIONS = ("binary_tensor_data",)
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class AnswerSource:
     """What both protocols' servicers answer from."""
 
     roster: Roster
@@ -38,8 +38,8 @@ class Front:
 class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
     """Messages in, the version's answer out."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, source: AnswerSource) -> None:
+        self._source = source
 
     async def ServerLive(
         self, request: oip.ServerLiveRequest, context: Context
@@ -51,14 +51,14 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
         self, request: oip.ServerReadyRequest, context: Context
     ) -> oip.ServerReadyResponse:
         """Ready until it drains."""
-        return oip.ServerReadyResponse(ready=self._front.is_ready())
+        return oip.ServerReadyResponse(ready=self._source.is_ready())
 
     async def ServerMetadata(
         self, request: oip.ServerMetadataRequest, context: Context
     ) -> oip.ServerMetadataResponse:
         """Name, release, extensions."""
         return oip.ServerMetadataResponse(
-            name=NAME, version=self._front.release, extensions=EXTENSIONS
+            name=NAME, version=self._source.release, extensions=EXTENSIONS
         )
 
     async def ModelReady(
@@ -66,7 +66,7 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
     ) -> oip.ModelReadyResponse:
         """Whether this worker serves the version; NOT_FOUND for names that are not here."""
         try:
-            self._front.roster.find(asked(context, request.name, request.version))
+            self._source.roster.find(asked(context, request.name, request.version))
         except UnavailableError:
             return oip.ModelReadyResponse(ready=False)
         return oip.ModelReadyResponse(ready=True)
@@ -75,17 +75,17 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
         self, request: oip.ModelMetadataRequest, context: Context
     ) -> oip.ModelMetadataResponse:
         """Inputs and outputs."""
-        version = self._front.roster.find(asked(context, request.name, request.version))
+        version = self._source.roster.find(asked(context, request.name, request.version))
         return grpc_messages.metadata(request.name, version.spec)
 
     async def ModelInfer(
         self, request: oip.ModelInferRequest, context: Context
     ) -> oip.ModelInferResponse:
         """One inference."""
-        front = self._front
-        version = front.roster.find(asked(context, request.model_name, request.model_version))
+        source = self._source
+        version = source.roster.find(asked(context, request.model_name, request.model_version))
         with version.measured():
-            checked = grpc_messages.read(version.spec.signature, request, front.max_message_bytes)
+            checked = grpc_messages.read(version.spec.signature, request, source.max_message_bytes)
             outputs = await version.infer(checked, deadline(context))
-            front.check_size(sum(array.nbytes for array in outputs.values()))
+            source.check_size(sum(array.nbytes for array in outputs.values()))
             return grpc_messages.write(version.spec, request, outputs)

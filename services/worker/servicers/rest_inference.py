@@ -14,14 +14,14 @@ from services.worker.domain.infer_request import InferRequest, read_inputs, read
 from services.worker.domain.rest_response import Answered
 from services.worker.servicers import grpc_messages
 from services.worker.servicers.call import Context, asked, deadline, header
-from services.worker.servicers.grpc_inference import EXTENSIONS, NAME, Front
+from services.worker.servicers.grpc_inference import EXTENSIONS, NAME, AnswerSource
 
 
 class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
     """Bodies in, the version's answer out; errors become `{"error": …}` at the edge."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, source: AnswerSource) -> None:
+        self._source = source
 
     async def ServerLive(self, request: rest.ServerLiveRequest, context: Context) -> HttpBody:
         """It answers, so it lives."""
@@ -29,7 +29,7 @@ class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
 
     async def ServerReady(self, request: rest.ServerReadyRequest, context: Context) -> HttpBody:
         """Ready until it drains; clients look at the status alone."""
-        if not self._front.is_ready():
+        if not self._source.is_ready():
             raise UnavailableError("this worker drains", reason="DRAINING", retry_after=0.0)
         return _json({"ready": True})
 
@@ -37,16 +37,18 @@ class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
         self, request: rest.ServerMetadataRequest, context: Context
     ) -> HttpBody:
         """Name, release, extensions."""
-        return _json({"name": NAME, "version": self._front.release, "extensions": EXTENSIONS})
+        return _json({"name": NAME, "version": self._source.release, "extensions": EXTENSIONS})
 
     async def ModelReady(self, request: rest.ModelReadyRequest, context: Context) -> HttpBody:
         """200 if this worker serves the version, else an error: clients look at the status alone."""
-        self._front.roster.find(asked(context, request.model_name, request.model_version))
+        self._source.roster.find(asked(context, request.model_name, request.model_version))
         return _json({"name": request.model_name, "ready": True})
 
     async def ModelMetadata(self, request: rest.ModelMetadataRequest, context: Context) -> HttpBody:
         """Inputs and outputs."""
-        version = self._front.roster.find(asked(context, request.model_name, request.model_version))
+        version = self._source.roster.find(
+            asked(context, request.model_name, request.model_version)
+        )
         message = grpc_messages.metadata(request.model_name, version.spec)
         said = MessageToDict(message, always_print_fields_with_no_presence=True)
         for tensor in (*said["inputs"], *said["outputs"]):
@@ -57,25 +59,25 @@ class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
 
     async def ModelInfer(self, request: rest.ModelInferRequest, context: Context) -> HttpBody:
         """One inference."""
-        front = self._front
-        version = front.roster.find(asked(context, request.model_name, request.model_version))
+        source = self._source
+        version = source.roster.find(asked(context, request.model_name, request.model_version))
         spec = version.spec
         with version.measured():
             body = rest_request.decompress(
                 request.http_body.data,
                 header(context, "content-encoding") or "",
-                front.max_message_bytes,
+                source.max_message_bytes,
             )
             asked_for = rest_request.parse(body, header(context, rest_request.LENGTH_HEADER))
             checked = InferRequest(
-                read_inputs(spec.signature, asked_for.inputs, front.max_message_bytes),
+                read_inputs(spec.signature, asked_for.inputs, source.max_message_bytes),
                 read_outputs(spec.signature, asked_for.outputs),
             )
             outputs = await version.infer(checked, deadline(context))
-            front.check_size(sum(array.nbytes for array in outputs.values()))
+            source.check_size(sum(array.nbytes for array in outputs.values()))
             answered = Answered(request.model_name, spec.name.version)
             answer = rest_response.write(answered, asked_for, spec.signature, outputs)
-            front.check_size(len(answer.body))
+            source.check_size(len(answer.body))
         if answer.json_length is not None:
             length = str(answer.json_length)
             await context.send_initial_metadata(((rest_request.LENGTH_HEADER, length),))
