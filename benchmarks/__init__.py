@@ -1,1 +1,1 @@
-"""Measurements that anyone can run again; each module prints its own command in `--help`."""
+"""Measurements that anyone can run again: each program says in its docstring how."""

@@ -223,7 +223,7 @@ def _refusal(status: int, text: str) -> Any:
 
 def _no_such_endpoint() -> Any:
     """NOT_FOUND that names what was asked for. (From 404 alone Envoy would make UNIMPLEMENTED.)"""
-    asked_version = f"%CEL('{edge.VERSION_STATE}' in filter_state ? ' or has no version ' : '')%"
+    asked_version = f"%CEL('{edge.VERSION_STATE}' in filter_state ? ' or sends no traffic to its version ' : '')%"
     text = (
         f"endpoint '{replies.state(edge.ENDPOINT_STATE)}' does not exist"
         f"{asked_version}{replies.state(edge.VERSION_STATE)}"
