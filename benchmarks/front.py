@@ -26,7 +26,6 @@ import ngh2
 import numpy as np
 import onnxruntime
 import psutil
-import uvloop
 from inference import open_inference_pb2 as oip
 
 from services.cli.demo import digits
@@ -298,7 +297,7 @@ def main() -> int:
         faulthandler.enable()  # the codec is C
         say(json.dumps(generate(json.loads(order.generate))))
         return 0
-    return uvloop.run(benchmark(order.seconds, with_edge=not order.skip_edge))
+    return asyncio.run(benchmark(order.seconds, with_edge=not order.skip_edge))
 
 
 if __name__ == "__main__":

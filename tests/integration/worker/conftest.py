@@ -31,3 +31,10 @@ async def home(folder: Path) -> AsyncIterator[Home]:
     registry, address = Registry(), f"unix:{folder}/registry.sock"
     async with registry_stand_in.serving(registry, address):
         yield Home(folder, address, registry)
+
+
+@pytest.fixture(params=["auto", "grpcio"])
+def both_fronts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test over the fast front, then over grpcio."""
+    monkeypatch.setenv("INFERPLANE_FRONT", request.param)
+    return str(request.param)

@@ -15,6 +15,8 @@ from tests.integration.worker.oip_client import Client, details, output, request
 from tests.integration.worker.worker_process import running
 from tests.models import artifact, good
 
+pytestmark = pytest.mark.usefixtures("both_fronts")
+
 ADD, TEXT = "models/add/versions/1", "models/text/versions/1"
 A = np.ones((1, 2), np.float32)
 

@@ -14,6 +14,8 @@ from tests.integration.worker.oip_client import Client, details, output, request
 from tests.integration.worker.worker_process import WorkerProcess, running
 from tests.models import artifact, good
 
+pytestmark = pytest.mark.usefixtures("both_fronts")
+
 VERSION = "models/m/versions/1"
 
 

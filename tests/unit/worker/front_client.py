@@ -56,7 +56,7 @@ class Answer:
         status = status_pb2.Status.FromString(base64.b64decode(encoded + b"=="))
         info = error_details_pb2.ErrorInfo()
         assert status.details[0].Unpack(info)
-        return info.reason
+        return str(info.reason)
 
 
 class Peer:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ class ScriptedSession:
         self.outputs: list[Sequence[str]] = []
         self.rows_lost = False
         self.no_memory = False
+        self.broken = False
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> Mapping[str, Array]:
         x = feeds["x"]
@@ -44,6 +46,8 @@ class ScriptedSession:
         self.outputs.append(tuple(outputs))
         self.started.release()
         assert self.go.wait(10)
+        if self.broken:
+            raise RuntimeError("nobody expected this")
         if self.no_memory:
             raise MemoryError
         if (x < 0).any():
@@ -235,3 +239,54 @@ async def test_a_stop_ends_everyone_once() -> None:
     assert [type(a) for a in answers] == [UnavailableError, UnavailableError]
     with pytest.raises(UnavailableError):
         await made.submit(asked(1), None)
+
+
+async def test_callbacks_are_told_once_and_then_the_batch_is_announced() -> None:
+    """Answers of one batch, then one word that all have been given; who left hears nothing."""
+    session = ScriptedSession()
+    heard: list[Any] = []
+    queue = BatchQueue(BatchLimits(max_rows=4, max_queued_rows=100, max_queued_bytes=1 << 20))
+    announced = asyncio.Event()
+
+    def delivered() -> None:
+        heard.append("delivered")
+        announced.set()
+
+    made = Batcher(queue, Model(session, SIGNATURE, True, 1), Meter(), delivered)
+    for x in (1, 2, 3):
+        waiting = made.admit(asked(x), None, lambda answer, x=x: heard.append((x, answer)))  # type: ignore[misc]
+        if x == 2:
+            made.leave(waiting)
+    running = asyncio.create_task(made.run())
+    await announced.wait()
+    assert session.batches == [[1, 3]]
+    assert [h if isinstance(h, str) else h[0] for h in heard] == [1, 3, "delivered"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_short_runs_are_computed_without_a_thread() -> None:
+    """After enough of them in a row; what arrives together still goes together."""
+    session = ScriptedSession()
+    async with batcher(session) as made:
+        for x in range(12):
+            assert (await made.submit(asked(x), None))["y"].tolist() == [2 * x]
+        answers = await asyncio.gather(*(made.submit(asked(x), None) for x in range(4)))
+        assert [a["y"].tolist() for a in answers] == [[0], [2], [4], [6]]
+    assert session.batches[12:] in ([[0, 1, 2, 3]], [[0], [1, 2, 3]])
+
+
+@pytest.mark.parametrize("warm", [0, 12])
+async def test_a_session_that_breaks_ends_the_run_loudly(warm: int) -> None:
+    """In a thread or not: the caller is told, and whoever runs the version learns why."""
+    session = ScriptedSession()
+    queue = BatchQueue(BatchLimits(max_rows=4, max_queued_rows=100, max_queued_bytes=1 << 20))
+    made = Batcher(queue, Model(session, SIGNATURE, True, 1), Meter())
+    running = asyncio.create_task(made.run())
+    for x in range(warm):
+        await made.submit(asked(x), None)
+    session.broken = True
+    with pytest.raises(UnavailableError):
+        await made.submit(asked(1), None)
+    with pytest.raises(RuntimeError, match="nobody expected"):
+        await running
