@@ -15,12 +15,13 @@ _BOOTSTRAP = Path(__file__).parents[1] / "deploy" / "envoy" / "bootstrap.yaml"
 _HEAP_BYTES = 2 << 30
 
 
-def render(node_id: str, admin: str, router: str) -> str:
+def render(node_id: str, admin: str, metrics: str, router: str) -> str:
     """The bootstrap with its placeholders filled; addresses are `host:port` or `unix:/path`."""
     template = string.Template(_BOOTSTRAP.read_text())
     return template.substitute(
         node_id=json.dumps(node_id),
         admin_address=json.dumps(_socket(admin)),
+        metrics_address=json.dumps(_socket(metrics)),
         router_address=json.dumps(_socket(router)),
         max_heap_bytes=_HEAP_BYTES,
     )
@@ -45,8 +46,8 @@ class EnvoyProcess:
     async def start(cls, folder: Path, router: str, node_id: str = "edge-1") -> "EnvoyProcess":
         """Start one in `folder` (short enough for sockets) that asks `router`; it may not have a listener yet."""
         admin, log = folder / f"{node_id}.admin.sock", folder / f"{node_id}.log"
-        config = folder / f"{node_id}.yaml"
-        config.write_text(render(node_id, f"unix:{admin}", router))
+        config, metrics = folder / f"{node_id}.yaml", folder / f"{node_id}.metrics.sock"
+        config.write_text(render(node_id, f"unix:{admin}", f"unix:{metrics}", router))
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 Path(sys.executable).parent / "envoy",

@@ -54,3 +54,15 @@ def free_port(host: str = "127.0.0.1") -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def is_free(address: Address) -> bool:
+    """Whether a server could listen at a TCP address now."""
+    with socket.socket() as probe:
+        # As servers do it: connections that a dead process left behind don't hold the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.host, address.port))
+        except OSError:
+            return False
+        return True

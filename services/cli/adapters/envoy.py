@@ -34,12 +34,17 @@ def program() -> Path:
 
 
 def render_bootstrap(target: Path, values: Mapping[str, str]) -> None:
-    """Write the bootstrap with its placeholders filled in, readable by this user only."""
+    """Write the bootstrap with its placeholders filled in, readable by this user only.
+
+    What is there already is not written again: a full disk keeps no Envoy from being started again.
+    """
     template = string.Template(_BOOTSTRAP.read_text())
     try:
         text = template.substitute(values)
     except KeyError as error:
         raise StartError(f"{_BOOTSTRAP} has a placeholder without a value: {error}") from error
+    if target.is_file() and target.read_text() == text:
+        return
     partial = target.with_name(target.name + ".part")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as stream:

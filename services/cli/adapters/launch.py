@@ -155,5 +155,5 @@ class Launch:
             self._hopeless.set()
 
     async def _drain(self, seconds: float) -> None:
-        if self._answered and self._mesh.admin is not None:
+        if self._answered:
             await envoy.drain(self._mesh.admin, seconds * _DRAIN_SHARE)

@@ -14,7 +14,7 @@ from services.cli.adapters.readiness import wait_serving
 from services.cli.adapters.state_directory import Services, StateDirectory
 from services.cli.drivers.child import Child, ChildSpec, Start
 from services.rpc import address as addresses
-from services.rpc.address import Address, free_port
+from services.rpc.address import Address, free_port, is_free
 from services.rpc.settings import environment_for_children
 
 _ENVOY_HEAP = 2 * 1024 * 1024 * 1024  # bytes
@@ -40,11 +40,16 @@ class MeshSettings:
 
 @dataclass(slots=True)
 class Mesh:
-    """Builds the children of one `up`; remembers where Envoy's admin is."""
+    """Builds the children of one `up`; remembers where Envoy tells its metrics."""
 
     state: StateDirectory
     settings: MeshSettings
-    admin: Address | None = field(default=None)
+    _envoy_metrics: Address | None = field(default=None, init=False)
+
+    @property
+    def admin(self) -> Address:
+        """Envoy's admin interface: a socket, for whoever reaches it can stop Envoy."""
+        return Address(path=str(self.state.sockets / "envoy-admin.sock"))
 
     @property
     def services(self) -> Services:
@@ -104,20 +109,28 @@ class Mesh:
         return Start(command, environment, metrics, sockets=sockets)
 
     def _envoy(self, _start: int) -> Start:
-        self.admin = Address(host="127.0.0.1", port=free_port())
+        metrics = self._metrics_of_envoy()
         bootstrap = self.state.run / "envoy.yaml"
-        envoy.render_bootstrap(bootstrap, self._bootstrap_values())
+        envoy.render_bootstrap(bootstrap, self._bootstrap_values(metrics))
         command = envoy.arguments(bootstrap, cores())
         environment = {**environment_for_children(), "TZ": "UTC"}
-        return Start(command, environment, str(self.admin), "/stats/prometheus")
+        return Start(command, environment, str(metrics), sockets=(Path(str(self.admin.path)),))
 
-    def _bootstrap_values(self) -> dict[str, str]:
+    def _metrics_of_envoy(self) -> Address:
+        """The same at each start, so that the bootstrap stays as it is, unless somebody took the port meanwhile."""
+        known = self._envoy_metrics
+        if known is None or not is_free(known):
+            self._envoy_metrics = known = Address(host="127.0.0.1", port=free_port())
+        return known
+
+    def _bootstrap_values(self, metrics: Address) -> dict[str, str]:
         """Values of the placeholders that deploy/envoy/bootstrap.yaml lists at its top."""
         router = addresses.parse(self.services.router)
         heap = min(_ENVOY_HEAP, psutil.virtual_memory().total // 2)
         return {
             "node_id": json.dumps(f"edge-{os.getpid()}"),
-            "admin_address": envoy.address_value(self.admin or Address()),
+            "admin_address": envoy.address_value(self.admin),
+            "metrics_address": envoy.address_value(metrics),
             "router_address": envoy.address_value(router),
             "max_heap_bytes": str(heap),
         }
@@ -142,7 +155,5 @@ def metrics_targets(children: list[Child]) -> list[dict[str, Any]]:
         if child.pid is None or start is None or not start.metrics_address:
             continue
         labels = {"service": child.spec.name.partition("-")[0], "process": child.spec.name}
-        if start.metrics_path != "/metrics":
-            labels["__metrics_path__"] = start.metrics_path
         targets.append({"targets": [start.metrics_address], "labels": labels})
     return targets

@@ -24,8 +24,7 @@ class Start:
 
     command: tuple[str, ...]  # an absolute path and its arguments
     environment: Mapping[str, str]
-    metrics_address: str  # host:port; empty: none
-    metrics_path: str = "/metrics"
+    metrics_address: str  # host:port that answers GET /metrics; empty: none
     sockets: tuple[Path, ...] = ()  # left behind by a killed process; removed after its end
 
 

@@ -1,12 +1,14 @@
 """`inferplane up` with the real services and the real Envoy: starts, heals, ends, and leaves nothing."""
 
 import contextlib
+import http.client
 import json
 import os
 import pty
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import urllib.request
@@ -63,8 +65,12 @@ def test_up_answers_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_killed_is_started_again(tmp_path: Path) -> None:
-    """Each child killed with SIGKILL is told of, runs again, and the mesh answers again."""
+    """Each child killed with SIGKILL is told of, runs again, and the mesh answers again.
+
+    Envoy needs no disk for that: its bootstrap is as it was, and couldn't be written.
+    """
     with running_mesh(tmp_path, "--workers", "1") as mesh:
+        (mesh.state.run / "envoy.yaml.part").mkdir()
         for name in ("registry", "router", "envoy", "worker-1"):
             before = mesh.pid(name)
             os.kill(before, signal.SIGKILL)
@@ -207,9 +213,37 @@ def test_metrics_of_every_process_can_be_scraped(shared: RunningMesh) -> None:
     names = [target["labels"]["process"] for target in targets]
     assert names == ["envoy", "worker-1", "router", "registry"]
     for target in targets:
-        path = target["labels"].get("__metrics_path__", "/metrics")
-        with urllib.request.urlopen(f"http://{target['targets'][0]}{path}") as answer:
+        assert target["labels"].keys() == {"service", "process"}
+        with urllib.request.urlopen(f"http://{target['targets'][0]}/metrics") as answer:
             assert re.search(rb"^# TYPE ", answer.read(), re.MULTILINE)
+
+
+_ADMIN_CALLS = [
+    "POST /quitquitquit", "POST /metrics", "GET /", "GET /config_dump", "GET /stats/prometheus",
+    "GET /metrics/../quitquitquit", "GET /metrics/%2e%2e/quitquitquit", "POST /logging?level=trace",
+]  # fmt: skip
+
+
+def test_nobody_else_reaches_the_admin_interface_of_envoy(shared: RunningMesh) -> None:
+    """Envoy's admin interface is a socket of this user; none of its TCP ports lets one call it."""
+    admin = shared.state.sockets / "envoy-admin.sock"
+    assert stat.S_ISSOCK(admin.stat().st_mode)
+    assert admin.stat().st_mode & 0o777 == 0o600
+    envoy = psutil.Process(shared.pid("envoy"))
+    open_ports = [c.laddr for c in envoy.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    ports = {address.port for address in open_ports}
+    assert len(ports) == 2
+    assert shared.port in ports
+    assert {address.ip for address in open_ports} == {"127.0.0.1"}
+    for port in ports:
+        for call in _ADMIN_CALLS:
+            method, _, path = call.partition(" ")
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
+            connection.request(method, path)
+            assert connection.getresponse().status in (400, 404), call
+            connection.close()
+    assert envoy.is_running()
+    _assert_answers(shared)
 
 
 def test_sockets_move_where_a_long_state_directory_is_too_long(shared: RunningMesh) -> None:
