@@ -41,6 +41,7 @@ class RouterSettings(Settings):
     edge_address: Annotated[str, AfterValidator(_bindable)] = "127.0.0.1:8080"
     max_message_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 64 * 1024 * 1024
     lease_seconds: Annotated[float, Field(ge=1, le=60)] = 5.0
+    edge_stall_seconds: Annotated[float, Field(gt=0)] = 30.0  # for a request that stops arriving
     envoy_access_log: str = ""  # file that Envoy appends JSON lines to; empty: none
     metrics_address: str = ""  # `host:port`; empty: none
     log_level: str = "info"
@@ -59,5 +60,6 @@ class RouterSettings(Settings):
             discovery_address=self.discovery(),
             router_address=router_address,
             max_message_bytes=self.max_message_bytes,
+            stall_seconds=self.edge_stall_seconds,
             access_log=self.envoy_access_log,
         )

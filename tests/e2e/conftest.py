@@ -19,6 +19,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, datatype in (("fp16", "FP16"), ("bf16", "BF16"), ("fp32", "FP32"), ("text", "BYTES")):
         made[f"{name}@1"] = folder / f"{name}.onnx"
         made[f"{name}@1"].write_bytes(good.identity(datatype))
+    made["slow@1"] = folder / "slow.onnx"
+    made["slow@1"].write_bytes(good.counting())
     return made
 
 

@@ -10,17 +10,22 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
 import pytest
+from inference import open_inference_pb2 as oip
+from inference import open_inference_pb2_grpc as oip_grpc
 
 from benchmarks.load import Report, run
 from services.cli.demo import digits
+from services.rpc.channel import connect
 from tests.e2e.mesh import Mesh, eventually
-from tests.e2e.oip_calls import digit_samples
+from tests.e2e.oip_calls import digit_samples, raw_request
 
+ROUNDS = 100_000  # of a loop that adds nothing: tens of milliseconds
 RATE = 300.0  # calls a second: half of what these clients and workers manage on two cores
 
 
@@ -129,7 +134,7 @@ async def test_adding_and_draining_a_worker(
 
 
 def _ready(worker: dict[str, object]) -> bool:
-    return sum(v["state"] == "LOAD_STATE_READY" for v in _versions(worker)) >= 7
+    return sum(v["state"] == "LOAD_STATE_READY" for v in _versions(worker)) >= 8
 
 
 def _versions(worker: dict[str, object]) -> list[dict[str, object]]:
@@ -158,6 +163,45 @@ async def test_killing_a_worker(mesh: Mesh, expected: dict[str, npt.NDArray[np.i
             what="two ready workers, the killed one forgotten",
         )
     load.assert_all_right(at_least=600)
+
+
+async def test_freezing_a_worker(mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]]) -> None:
+    """A worker that stops without a word under load costs no call: what it holds is answered by another one."""
+    victim = mesh.processes("services.worker")[0]
+    async with _under_load(mesh, expected) as load:
+        victim.suspend()
+        try:
+            await _answered(load.report, len(load.report.outcomes) + 3000)
+        finally:
+            victim.resume()
+    load.assert_all_right(at_least=3600)
+    assert load.report.latency(1.0) < 8.0
+
+
+async def test_killing_a_worker_that_holds_many_calls(mesh: Mesh) -> None:
+    """100 calls in flight on two workers, one is killed: all 100 are answered."""
+    victim = mesh.processes("services.worker")[0]
+    seven = np.array([7], np.float32).tobytes()
+    request = raw_request("slow", "FP32", [1], seven)
+    request.inputs.add(name="rounds", datatype="INT64", shape=[1])
+    request.raw_input_contents.append(np.array([ROUNDS], np.int64).tobytes())
+    async with connect(mesh.address) as channel:
+        stub = oip_grpc.GRPCInferenceServiceStub(channel)
+        calls = [asyncio.ensure_future(_answer(stub, request)) for _ in range(100)]
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        victim.kill()
+        assert [await call for call in calls] == [seven] * 100
+    await asyncio.to_thread(
+        eventually,
+        lambda: sum(_ready(w) for w in _workers(mesh)) == 2,
+        seconds=60,
+        what="two ready workers again",
+    )
+
+
+async def _answer(stub: Any, request: oip.ModelInferRequest) -> bytes:
+    answer = await stub.ModelInfer(request, timeout=60)
+    return bytes(answer.raw_output_contents[0])
 
 
 @pytest.mark.parametrize("service", ["services.router", "services.registry"])

@@ -27,8 +27,9 @@ class RetryPolicy:
     """How calls that a worker could not answer are tried again."""
 
     num_retries: int = 2
-    budget_percent: float = 25.0  # retries in flight, of calls in flight
-    min_retry_concurrency: int = 32  # retries in flight that are always allowed
+    # Retries in flight, of calls in flight: a lost worker of two has half of the calls, and all of them come at once.
+    budget_percent: float = 50.0
+    min_retry_concurrency: int = 256  # retries in flight that are always allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

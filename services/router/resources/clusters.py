@@ -19,6 +19,9 @@ from services.rpc import address as addresses
 _PROTOCOL_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _CONNECT_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
+# A worker that hangs holds its calls until their deadline, unless its connection ends: then they are tried elsewhere.
+# (Failed health checks and leaving the assignment only keep new calls away.) gRPC lets us ping each second.
+_PING_SECONDS = 2.0
 _FRAMING_BYTES = 64 * 1024
 _LARGEST_WINDOW = (1 << 31) - 1  # RFC 9113, 6.9.1
 _UNLIMITED = 1_000_000  # calls in flight to the control plane and for health checks of the edge
@@ -145,10 +148,9 @@ def _protocol(max_message_bytes: int, stamp: str | None) -> Any:
             "http2_protocol_options": {
                 "initial_stream_window_size": wire.number(window),
                 "initial_connection_window_size": wire.number(min(2 * window, _LARGEST_WINDOW)),
-                # Finds a host that vanished without a word under a long quiet stream.
                 "connection_keepalive": {
-                    "interval": wire.seconds(10),
-                    "timeout": wire.seconds(5),
+                    "interval": wire.seconds(_PING_SECONDS),
+                    "timeout": wire.seconds(_PING_SECONDS),
                 },
             }
         }

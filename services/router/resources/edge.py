@@ -29,6 +29,8 @@ class Edge:
     discovery_address: str
     router_address: str
     max_message_bytes: int
+    # A request that stops arriving is given up after so many seconds; once it is there, its endpoint's timeout counts.
+    stall_seconds: float = 30.0
     access_log: str = ""  # file that Envoy appends JSON lines to; empty: none
 
 

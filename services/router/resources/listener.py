@@ -58,6 +58,7 @@ def _connection_manager(settings: edge.Edge) -> Any:
             "initial_connection_window_size": wire.number(min(2 * window, _LARGEST_WINDOW)),
         },
         request_headers_timeout=wire.seconds(_HEADERS_SECONDS),
+        stream_idle_timeout=wire.seconds(settings.stall_seconds),
         use_remote_address=wire.flag(on=True),
         generate_request_id=wire.flag(on=True),
         normalize_path=wire.flag(on=True),

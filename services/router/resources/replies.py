@@ -69,7 +69,11 @@ def _replies(max_message_bytes: int) -> list[_Reply]:
         ),
         _Reply(
             cause=_of_flags("UO"),
-            text=f"too many calls in flight for endpoint {endpoint}; try again",
+            text=f"too many calls or retries in flight for endpoint {endpoint}; try again",
+        ),
+        _Reply(
+            cause=_of_flags("OM"),
+            text="the edge holds as many messages as its memory allows; try again",
         ),
         _Reply(
             cause=_of_flags("UF", "UC", "UR", "URX", "LR", "UPE"),

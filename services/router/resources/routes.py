@@ -88,6 +88,7 @@ def _endpoint_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any
     )
     action = route.route
     action.timeout.CopyFrom(_duration(declared.timeout))
+    action.idle_timeout.CopyFrom(_duration(0))  # computing is not idling; the timeout bounds it
     # The client's own deadline, which gRPC clients send along, wins where it is shorter.
     action.max_stream_duration.max_stream_duration.CopyFrom(_duration(declared.timeout))
     action.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(declared.timeout))

@@ -100,7 +100,10 @@ async def test_server_calls_reach_any_worker(edge: EdgeUnderTest) -> None:
         pytest.param("nope", "", "endpoint 'nope' does not exist", id="unknown-endpoint"),
         pytest.param("", "", "endpoint '' does not exist", id="no-endpoint"),
         pytest.param(
-            "digits", "9", "endpoint 'digits' does not exist or sends no traffic to its version 9", id="not-a-target"
+            "digits",
+            "9",
+            "endpoint 'digits' does not exist or sends no traffic to its version 9",
+            id="not-a-target",
         ),
         pytest.param("digits@1", "", "endpoint 'digits@1' does not exist", id="pin-in-the-name"),
         pytest.param("../x", "", "endpoint '../x' does not exist", id="dots"),
