@@ -14,10 +14,10 @@ import grpc
 import structlog
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
-from services.rpc.errors import DOMAIN, InferplaneError, InternalError
+from services.rpc.errors import DOMAIN, InferplaneError, InternalError, InvalidArgumentError
 
 _log = structlog.get_logger(__name__)
 
@@ -99,11 +99,40 @@ async def _fail(
     await abort(context, known(error, method))
 
 
+class _Undecodable:
+    """Stands for a request whose bytes are no message of its type."""
+
+
+def _decoder(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """`decode`, but bytes that it refuses become a request that `_refuse_undecodable` knows.
+
+    What a deserializer raises, gRPC itself would answer: with UNKNOWN and Python's words.
+    """
+
+    def decoded(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except DecodeError:
+            return _Undecodable()
+
+    return decoded
+
+
+def _refuse_undecodable(request: Any, method: str) -> None:
+    if isinstance(request, _Undecodable):
+        raise InvalidArgumentError(
+            f"the bytes sent are no message that {method} takes",
+            reason="UNDECODABLE_MESSAGE",
+            metadata={"method": method},
+        )
+
+
 def _wrap_unary(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
     behaviour = handler.stream_unary if handler.request_streaming else handler.unary_unary
 
     async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
+            _refuse_undecodable(request, method)
             return await behaviour(request, context)
         except grpc.aio.AbortError:
             raise
@@ -115,7 +144,7 @@ def _wrap_unary(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         if handler.request_streaming
         else grpc.unary_unary_rpc_method_handler
     )
-    return make(call, handler.request_deserializer, handler.response_serializer)
+    return make(call, _decoder(handler.request_deserializer), handler.response_serializer)
 
 
 def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
@@ -125,6 +154,7 @@ def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         try:
+            _refuse_undecodable(request, method)
             async for response in behaviour(request, context):
                 yield response
         except grpc.aio.AbortError:
@@ -134,6 +164,7 @@ def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
 
     async def write(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         try:
+            _refuse_undecodable(request, method)
             await behaviour(request, context)
         except grpc.aio.AbortError:
             raise
@@ -149,4 +180,4 @@ def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         if handler.request_streaming
         else grpc.unary_stream_rpc_method_handler
     )
-    return make(call, handler.request_deserializer, handler.response_serializer)
+    return make(call, _decoder(handler.request_deserializer), handler.response_serializer)

@@ -18,6 +18,7 @@ _log = structlog.get_logger(__name__)
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_HEADER_BYTES = 80 * 1024
 _FRAMING_BYTES = 64 * 1024  # message limits are about payloads; headers and framing ride on top
 
 
@@ -46,6 +47,9 @@ class RpcServer:
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", limit),
                 ("grpc.so_reuseport", 0),
+                # As much as the edge lets through and adds: by itself gRPC refuses at random from 8 KiB on.
+                ("grpc.max_metadata_size", _HEADER_BYTES),
+                ("grpc.absolute_max_metadata_size", _HEADER_BYTES),
                 # Envoy and our own clients ping idle connections; without this grpc answers GOAWAY too_many_pings.
                 ("grpc.http2.min_ping_interval_without_data_ms", 1000),
                 ("grpc.keepalive_permit_without_calls", 1),

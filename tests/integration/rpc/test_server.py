@@ -106,6 +106,28 @@ async def test_unknown_error_becomes_internal_without_its_text(served: Served) -
     assert "secret" not in str(caught.value.details())
 
 
+@pytest.mark.parametrize("method", ["RegisterWorker", "WatchWorkers"])
+async def test_bytes_that_are_no_message_are_the_callers_fault(served: Served, method: str) -> None:
+    """A truncated message is INVALID_ARGUMENT in our words, for calls and for streams."""
+    start: Any = served[2].unary_stream(f"/{SERVICE}/{method}")
+    call = start(b"\x0a\x7f")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call.read()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert _details(caught.value)[0].reason == "UNDECODABLE_MESSAGE"
+
+
+async def test_headers_as_large_as_the_edge_takes(served: Served) -> None:
+    """Headers of 60 KiB arrive every time; gRPC's own limit refuses some from 8 KiB on."""
+    stub = discovery_grpc.DiscoveryServiceStub(served[2])
+    for _ in range(20):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.DeregisterWorker(
+                discovery.DeregisterWorkerRequest(), metadata=(("x-large", "x" * 60 * 1024),)
+            )
+        assert caught.value.code() is grpc.StatusCode.INTERNAL  # the servicer's own answer
+
+
 async def test_stream_fails_with_status_after_its_messages(served: Served) -> None:
     """A stream delivers what it had, then ends with the error's code and retry delay."""
     call = discovery_grpc.DiscoveryServiceStub(served[2]).WatchWorkers(
