@@ -15,7 +15,8 @@ from services.rpc import names
 from services.rpc.names import ModelName, VersionName
 
 _PAGE = 1000
-_NUMBERING_TRIES = 5  # others may push to the same model at the same time
+_TRIES = 5  # others may push to the same model at the same time
+_LOST_RACE = frozenset({grpc.StatusCode.ABORTED, grpc.StatusCode.FAILED_PRECONDITION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +41,28 @@ async def push(
     if version.state == model_pb2.VERSION_STATE_READY:
         report.say(f"{name.short} is there already, with the same files")
     else:
-        await upload(edge, version.name, files, report)
-        finish = model_service_pb2.FinishModelVersionRequest(name=version.name)
-        finished = await edge.models.FinishModelVersion(finish, timeout=FINISH_SECONDS)
-        version = finished.model_version
+        version = await _complete(edge, version, files, report)
     if order.description is not None or order.tags:
         await _describe(edge, order)
     return version
+
+
+async def _complete(
+    edge: Edge, declared: model_pb2.ModelVersion, files: Sequence[LocalFile], report: Report
+) -> model_pb2.ModelVersion:
+    """Upload and finish; that another push of the same was quicker is success too."""
+    try:
+        await upload(edge, declared.name, files, report)
+        finish = model_service_pb2.FinishModelVersionRequest(name=declared.name)
+        finished = await edge.models.FinishModelVersion(finish, timeout=FINISH_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        if error.code() not in _LOST_RACE:
+            raise
+        there = await get_version(edge, names.parse_version("name", declared.name))
+        if not _is_made(there, declared):
+            raise
+        return there
+    return finished.model_version
 
 
 async def _declare(
@@ -65,7 +81,7 @@ async def _declare(
     )
     if order.version is not None:
         return await _create(edge, VersionName(order.model, order.version), wanted)
-    for attempt in range(1, _NUMBERING_TRIES + 1):
+    for attempt in range(1, _TRIES + 1):
         there = await list_versions(edge, order.model)
         begun = [v for v in there if v.state == model_pb2.VERSION_STATE_UPLOADING or v is there[-1]]
         for version in reversed(begun):
@@ -76,7 +92,7 @@ async def _declare(
             return await _create(edge, VersionName(order.model, number), wanted)
         except grpc.aio.AioRpcError as error:
             taken = error.code() is grpc.StatusCode.ALREADY_EXISTS
-            if not taken or attempt == _NUMBERING_TRIES:
+            if not taken or attempt == _TRIES:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
@@ -93,11 +109,16 @@ async def _create(
         if error.code() is not grpc.StatusCode.ALREADY_EXISTS:
             raise
         there = await get_version(edge, name)
-        same = _same(there, wanted) and there.settings == wanted.settings
-        if there.state != model_pb2.VERSION_STATE_READY or not same:
+        if not _is_made(there, wanted):
             raise
         return there
     return response.model_version
+
+
+def _is_made(there: model_pb2.ModelVersion, wanted: model_pb2.ModelVersion) -> bool:
+    """Whether what is there is READY and just what is wanted."""
+    is_ready = there.state == model_pb2.VERSION_STATE_READY
+    return is_ready and _same(there, wanted) and there.settings == wanted.settings
 
 
 def _same(there: model_pb2.ModelVersion, wanted: model_pb2.ModelVersion) -> bool:
@@ -109,17 +130,20 @@ def _same(there: model_pb2.ModelVersion, wanted: model_pb2.ModelVersion) -> bool
 
 async def _describe(edge: Edge, order: PushOrder) -> None:
     """Write description and tags onto the model; the etag keeps what others write meanwhile."""
-    name = str(ModelName(order.model))
-    got = await edge.models.GetModel(
-        model_service_pb2.GetModelRequest(name=name), timeout=CALL_SECONDS
-    )
-    model = got.model
-    if order.description is not None:
-        model.description = order.description
-    model.tags.update(order.tags)
-    await edge.models.UpdateModel(
-        model_service_pb2.UpdateModelRequest(model=model), timeout=CALL_SECONDS
-    )
+    get = model_service_pb2.GetModelRequest(name=str(ModelName(order.model)))
+    for attempt in range(1, _TRIES + 1):
+        model = (await edge.models.GetModel(get, timeout=CALL_SECONDS)).model
+        if order.description is not None:
+            model.description = order.description
+        model.tags.update(order.tags)
+        update = model_service_pb2.UpdateModelRequest(model=model)
+        try:
+            await edge.models.UpdateModel(update, timeout=CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.ABORTED or attempt == _TRIES:
+                raise
+        else:
+            return
 
 
 async def get_version(edge: Edge, name: VersionName) -> model_pb2.ModelVersion:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import grpc
 from inferplane.registry.v1 import endpoint_pb2
 
 from services.cli.adapters import traffic
@@ -43,9 +44,8 @@ async def roll_out(edge: Edge, rollout: Rollout, report: Report) -> RolledOut:
     await place(edge, rollout.version, rollout.pool)
     loading = Loading(rollout.version, rollout.pool, report)
     await wait_until_ready(edge, loading, rollout.seconds)
-    there = await traffic.find_endpoint(edge, rollout.endpoint)
-    if there is None:
-        there = await traffic.create_endpoint(edge, rollout.endpoint, rollout.version)
+    there, is_new = await _find_or_create(edge, rollout)
+    if is_new:
         await wait_routed(edge, there, report)
         told = f"endpoint {rollout.endpoint} created: {split_of(there)}"
     elif rollout.percent is not None:
@@ -55,6 +55,20 @@ async def roll_out(edge: Edge, rollout: Rollout, report: Report) -> RolledOut:
     else:
         told = f"endpoint {rollout.endpoint} is as it was: {split_of(there)}"
     return RolledOut(there, told, _hint(rollout, there))
+
+
+async def _find_or_create(edge: Edge, rollout: Rollout) -> tuple[endpoint_pb2.Endpoint, bool]:
+    """The endpoint, and whether it was made now: here, or by another rollout of the same that was quicker."""
+    there = await traffic.find_endpoint(edge, rollout.endpoint)
+    if there is not None:
+        return there, False
+    try:
+        return await traffic.create_endpoint(edge, rollout.endpoint, rollout.version), True
+    except grpc.aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.ALREADY_EXISTS:
+            raise
+    there = await traffic.get_endpoint(edge, rollout.endpoint)
+    return there, [target.target for target in there.targets] == [str(rollout.version)]
 
 
 def split_of(endpoint: endpoint_pb2.Endpoint) -> str:

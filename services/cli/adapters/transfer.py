@@ -38,12 +38,19 @@ class Resumption:
         self._report = report
         self._moved = 0
         self._seen = 0
+        self._stored = 0
         self._idle_failures = 0
 
     def moved(self, count: int) -> None:
         """So many bytes have gone over the wire."""
         self._moved += count
         self._report.advance(count)
+
+    def saw(self, stored: int) -> None:
+        """So many bytes have arrived; another push of the same files may have sent them."""
+        if stored > self._stored:
+            self._stored = stored
+            self._idle_failures = 0
 
     def _goes_on(self, state: tenacity.RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
@@ -75,6 +82,7 @@ async def upload(edge: Edge, name: str, files: Sequence[LocalFile], report: Repo
     async for attempt in resumption.attempts():
         with attempt:
             stored = await _stored(edge, name)
+            resumption.saw(sum(stored.values()))
             if not begun:
                 total, done = sum(f.size for f in files), sum(stored.values())
                 report.begin("uploading", total, done)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -28,10 +29,16 @@ from services.rpc.errors import (
     AbortedError,
     FailedPreconditionError,
     InvalidArgumentError,
+    NotFoundError,
 )
 from services.rpc.names import ModelName, VersionName
 
 _LISTED = 10  # files that an error names
+
+
+def _is_same_declaration(now: ModelVersion, version: ModelVersion) -> bool:
+    """Whether nothing was declared since but the same again; one that was deleted between has another create time."""
+    return replace(now, declare_time=version.declare_time, etag=version.etag) == version
 
 
 class Versions:
@@ -63,7 +70,9 @@ class Versions:
         try:
             signature = await self._inspector.inspect(model_file(version.files).path, stored)
         except InvalidArgumentError:
-            await self.delete_unfinished(name, version.etag)
+            # Declared anew or deleted meanwhile, it's left to whoever did that.
+            with suppress(AbortedError, NotFoundError):
+                await self.delete_unfinished(name, version.etag)
             raise
         return await self._make_ready(version, signature)
 
@@ -89,14 +98,14 @@ class Versions:
     async def _make_ready(self, version: ModelVersion, signature: Signature) -> ModelVersion:
         async def work(transaction: Transaction) -> ModelVersion:
             now = await existing(transaction, ModelVersion, version.name)
-            if now.etag != version.etag:
+            if not _is_same_declaration(now, version):
                 raise AbortedError(
                     f"{version.name} was declared anew while it was being finished; finish it again",
                     metadata={"resource": str(version.name), "etag": now.etag},
                 )
             return await transaction.put(
                 replace(
-                    version,
+                    now,
                     state=VersionState.READY,
                     inputs=signature.inputs,
                     outputs=signature.outputs,

@@ -1,16 +1,24 @@
 """The commands against a real mesh: push to inference, changes of traffic, failures and what they tell."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from services.cli.adapters.edge import connect
 from services.cli.adapters.inference import InferenceCall, infer
+from services.cli.adapters.local_file import collect
+from services.cli.adapters.push import PushOrder, push
+from services.cli.adapters.rollout import Rollout, roll_out
+from services.rpc.names import VersionName
 from tests.integration.cli.running_mesh import RunningMesh, running_mesh
 from tests.models import bad, good
+from tests.unit.cli.small_mesh import HeardReport
 
 _INPUT = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 
@@ -55,6 +63,35 @@ def _y(mesh: RunningMesh, endpoint: str, *options: str) -> tuple[str, list[float
     """What an endpoint answers to 1, 2: the version and the first output."""
     answer = _ok(mesh, "infer", endpoint, "--json", "-", *options, stdin=json.dumps(_INPUT))
     return answer["model_version"], answer["outputs"][0]["data"]
+
+
+async def test_the_same_at_the_same_time(mesh: RunningMesh, tmp_path: Path) -> None:
+    """Five pushes of one version, then three deploys of it, all at once: all succeed, and one thing is there."""
+    report = HeardReport()
+    files = collect(Path(_write(tmp_path, "m.onnx", good.affine(2, 2))), report)
+    order = PushOrder(
+        model="same",
+        version="1",
+        description="d",
+        tags={},
+        lineage={},
+        max_batch_size=0,
+        max_queue_delay_us=0,
+    )
+    rollout = Rollout(
+        version=VersionName("same", "1"),
+        endpoint="same",
+        percent=None,
+        pool="default",
+        seconds=30,
+    )
+    async with AsyncExitStack() as stack:
+        edges = [await stack.enter_async_context(connect(mesh.address)) for _ in range(5)]
+        pushed = await asyncio.gather(*(push(edge, order, files, report) for edge in edges))
+        assert [version.digest for version in pushed] == [pushed[0].digest] * 5
+        done = await asyncio.gather(*(roll_out(edge, rollout, report) for edge in edges[:3]))
+    assert [out.endpoint.etag for out in done] == [done[0].endpoint.etag] * 3
+    assert await asyncio.to_thread(_y, mesh, "same") == ("1", [2, 4])
 
 
 def test_from_push_to_traffic(mesh: RunningMesh, tmp_path: Path) -> None:

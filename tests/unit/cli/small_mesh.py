@@ -56,6 +56,8 @@ class Store:
     stop_after: int | None = None  # bytes of an upload after which nothing is taken any more
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     others_write: int = 0  # so many updates find that somebody else was quicker
+    others_create: endpoint_pb2.Endpoint | None = None  # made by somebody else just before
+    others_finish: bool = False  # a version is finished by somebody else just before
     uploads: list[tuple[str, int]] = field(default_factory=list)  # path and offset of each
     is_routed: bool = True
 
@@ -83,6 +85,8 @@ class _Models(model_service_pb2_grpc.ModelServiceServicer):
     async def FinishModelVersion(self, request: Any, context: Any) -> Any:
         version = self._store.versions[request.name]
         version.state = model_pb2.VERSION_STATE_READY
+        if self._store.others_finish:
+            raise AbortedError(f"{request.name} was declared anew")
         return model_service_pb2.FinishModelVersionResponse(model_version=version)
 
     async def GetModelVersion(self, request: Any, context: Any) -> Any:
@@ -174,6 +178,9 @@ class _Endpoints(endpoint_service_pb2_grpc.EndpointServiceServicer):
     async def CreateEndpoint(self, request: Any, context: Any) -> Any:
         endpoint = request.endpoint
         endpoint.name, endpoint.etag = f"endpoints/{request.endpoint_id}", "1"
+        if self._store.others_create is not None:
+            self._store.endpoints[endpoint.name] = self._store.others_create
+            raise AlreadyExistsError(f"{endpoint.name} exists already")
         self._store.endpoints[endpoint.name] = endpoint
         return endpoint_service_pb2.CreateEndpointResponse(endpoint=endpoint)
 

@@ -159,6 +159,35 @@ async def test_existing_endpoint_keeps_its_traffic_without_a_weight(
     assert done.hint == "inferplane traffic set e m@2=100"
 
 
+@pytest.mark.parametrize(
+    ("others", "percent", "told"),
+    [
+        pytest.param({_V2: 1}, None, "endpoint e created: m@2 100 %", id="the same"),
+        pytest.param({_V2: 1}, 50, "endpoint e created: m@2 100 %", id="the same by weight"),
+        pytest.param(
+            {"models/m/versions/1": 1}, None, "endpoint e is as it was: m@1 100 %", id="another"
+        ),
+        pytest.param(
+            {"models/m/versions/1": 1}, 25, "endpoint e: m@1 75 %, m@2 25 %", id="another to share"
+        ),
+    ],
+)
+async def test_lost_race_for_a_new_endpoint(
+    edge: Edge,
+    store: Store,
+    report: HeardReport,
+    others: dict[str, float],
+    percent: float | None,
+    told: str,
+) -> None:
+    """An endpoint that somebody makes meanwhile is what was asked for, or is treated as one that was there."""
+    targets = [endpoint_pb2.Target(target=name, weight=weight) for name, weight in others.items()]
+    store.others_create = endpoint_pb2.Endpoint(name="endpoints/e", etag="1", targets=targets)
+    store.workers.put_nowait([_worker(_READY)])
+    done = await roll_out(edge, _rollout(percent), report)
+    assert done.told == told
+
+
 async def test_refused_routes_are_told(
     edge: Edge, store: Store, report: HeardReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,37 @@ async def test_push_is_idempotent(edge: Edge, report: HeardReport, folder: Path)
         assert refused.value.code() is grpc.StatusCode.ALREADY_EXISTS
 
 
+async def test_another_push_of_the_same_that_is_quicker_is_success(
+    edge: Edge, store: Store, report: HeardReport, folder: Path
+) -> None:
+    """A push that lost the race to finish takes what is there, if it is what was asked for."""
+    store.others_finish = True
+    pushed = await push(edge, _order("1"), collect(folder, report), report)
+    assert pushed.state == model_pb2.VERSION_STATE_READY
+
+
+def test_bytes_that_another_push_sends_are_movement(report: HeardReport) -> None:
+    """While more and more has arrived nobody gives up, whoever sends it."""
+    resumption = transfer.Resumption(report)
+    attempts = 0
+
+    async def waits_for_another() -> None:
+        nonlocal attempts
+        async for attempt in resumption.attempts():
+            with attempt:
+                attempts += 1
+                resumption.saw(min(attempts, 20))
+                raise grpc.aio.AioRpcError(
+                    grpc.StatusCode.ABORTED, grpc.aio.Metadata(), grpc.aio.Metadata()
+                )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer.Resumption, "_wait", lambda _self, _state: 0)
+        with pytest.raises(grpc.aio.AioRpcError):
+            asyncio.run(waits_for_another())
+    assert attempts == 20 + transfer._TRIES - 1
+
+
 async def test_file_that_shrinks_is_refused(edge: Edge, report: HeardReport, folder: Path) -> None:
     """A file that was cut after it was hashed ends the push, naming it."""
     files = collect(folder, report)
