@@ -21,7 +21,7 @@ class WorkerSettings(Settings):
     discovery_address: str = ""  # empty: the registry's
     worker_address: str = "127.0.0.1:0"  # port 0: any free one
     # How a unix socket is served: `auto` by the fast front where its codec is installed, else by grpcio.
-    front: Literal["auto", "grpcio"] = "grpcio"
+    front: Literal["auto", "grpcio"] = "auto"
     state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("inferplane"))
     pool: str = "default"
     zone: str = ""
