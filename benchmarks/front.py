@@ -297,6 +297,7 @@ def main() -> int:
         faulthandler.enable()  # the codec is C
         say(json.dumps(generate(json.loads(order.generate))))
         return 0
+    # Not uvloop, whose way to start a process runs gRPC's fork handlers; children then crashed before they began.
     return asyncio.run(benchmark(order.seconds, with_edge=not order.skip_edge))
 
 
