@@ -297,7 +297,7 @@ def main() -> int:
         faulthandler.enable()  # the codec is C
         say(json.dumps(generate(json.loads(order.generate))))
         return 0
-    # Not uvloop, whose way to start a process runs gRPC's fork handlers; children then crashed before they began.
+    # Not uvloop: it forks with gRPC's threads about, and twice a child crashed before it said anything.
     return asyncio.run(benchmark(order.seconds, with_edge=not order.skip_edge))
 
 
