@@ -1,6 +1,5 @@
 """Call metrics on a real server: each method's calls by the code that the caller saw."""
 
-import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,6 +25,7 @@ from services.rpc.channel import connect
 from services.rpc.errors import NotFoundError, OutOfRangeError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.server import RpcServer
+from tests.integration.router.waiting import until
 
 MODELS, WATCHES = "/inferplane.registry.v1.ModelService", "/inferplane.registry.v1.WatchService"
 
@@ -98,11 +98,8 @@ async def test_unary_calls(
     except grpc.aio.AioRpcError as error:
         seen = error.code().name
     assert seen == code
-    async with asyncio.timeout(
-        10
-    ):  # an abort reaches the caller before the handler is left and counted
-        while count(metrics, f"{MODELS}/{method}", code) != 1:
-            await asyncio.sleep(0.005)
+    # An abort reaches the caller before the handler is left and counted.
+    await until(lambda: count(metrics, f"{MODELS}/{method}", code) == 1)
     duration = "inferplane_rpc_duration_seconds_count"
     assert metrics.get_sample_value(duration, {"method": f"{MODELS}/{method}"}) == 1
 
