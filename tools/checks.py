@@ -1,5 +1,6 @@
 """The checks that a change must pass: each a named command, run one after the other, all of them even if one fails."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -80,6 +81,21 @@ def pytest_check(arguments: Sequence[str]) -> Check:
     return Check(name="tests", command=[sys.executable, "-m", "pytest", *arguments], shown=True)
 
 
+def run_interruptibly(command: Sequence[str], root: Path) -> int:
+    """Runs a command that has things to clean up: a SIGTERM or Ctrl-C meant for us reaches it, and it may finish."""
+
+    def pass_on(_number: int, _frame: object) -> None:
+        process.send_signal(signal.SIGINT)
+
+    with subprocess.Popen(command, cwd=root, start_new_session=True) as process:
+        old = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            return process.wait()
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+
 def run_check(root: Path, check: Check) -> bool:
     """Runs one check and says how it went; its output follows if it failed."""
     if check.skip_reason:
@@ -88,7 +104,7 @@ def run_check(root: Path, check: Check) -> bool:
     begun = time.monotonic()
     if check.shown:
         print(f"-- {check.name}", flush=True)
-        output, code = "", subprocess.run(check.command, cwd=root, check=False).returncode
+        output, code = "", run_interruptibly(check.command, root)
     else:
         done = subprocess.run(
             check.command,
