@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -51,7 +53,7 @@ from services.registry.servicers.model_service import ModelService
 from services.registry.servicers.placement_service import PlacementService
 from services.registry.servicers.watch_service import WatchService
 from services.registry.settings import RegistrySettings
-from services.rpc.errors import InferplaneError
+from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.server import RpcServer, stop_requested
 from services.rpc.settings import SettingsError, load
@@ -59,6 +61,7 @@ from services.rpc.telemetry import configure_logs, serve_metrics
 
 _log = structlog.get_logger(__name__)
 
+_LONGEST_DATABASE_PATH = 504  # bytes; SQLite takes 512 with the suffix of its journal
 _LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what chunks, pages and watch responses need
 _SERVICES = [
     service.full_name
@@ -92,6 +95,26 @@ def database_path(settings: RegistrySettings) -> Path | None:
     return Path(parsed.database).absolute()
 
 
+def _prepare_folder(path: Path) -> None:
+    """Make the folder of a store's files; FailedPreconditionError if the store can't lie there."""
+    length = len(os.fsencode(path))
+    if length > _LONGEST_DATABASE_PATH:
+        raise FailedPreconditionError(
+            f"the database {path} has a path of {length} bytes; allowed: at most"
+            f" {_LONGEST_DATABASE_PATH}; set a shorter INFERPLANE_STATE_DIR or INFERPLANE_STORE_URL"
+        )
+    folder = path.parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    except OSError as error:
+        raise FailedPreconditionError(
+            f"{error.filename}: {error.strerror}; INFERPLANE_STATE_DIR (or INFERPLANE_STORE_URL) must"
+            " lead to a folder that this user may write"
+        ) from error
+
+
 @asynccontextmanager
 async def open_store(
     path: Path | None, settings: RegistrySettings
@@ -99,7 +122,7 @@ async def open_store(
     """The store and its blobs, which lie beside the database: `x.db`, `x.lock`, `x.blobs/`."""
     first_revision = time.time_ns() // 1000
     base = path or settings.state_dir.absolute() / "registry" / "memory.db"
-    base.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _prepare_folder(base)
     blobs = DiskBlobStore(base.with_suffix(".blobs"))
     with state_lock.held(base.with_suffix(".lock")):
         await asyncio.to_thread(blobs.prepare)

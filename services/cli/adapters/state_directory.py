@@ -18,11 +18,11 @@ from typing import Any
 import platformdirs
 import psutil
 
+from services.cli.adapters import state_path
 from services.cli.domain.exit_code import StartError
 from services.rpc.errors import UnavailableError
 
-_LONGEST_SOCKET_PATH = 107  # bytes; sockaddr_un.sun_path less its NUL (unix(7))
-_LONGEST_SOCKET_NAME = len("/worker-00-0000000000.sock")
+_ALREADY_RUNNING = "ALREADY_RUNNING"
 _SAME_START = 0.5  # seconds; two readings of one process's start time agree within this
 _KILL_SECONDS = 5.0  # for a killed process to be gone
 
@@ -104,24 +104,30 @@ class StateDirectory:
         self._targets = self.run / "metrics-targets.json"
 
     def prepare(self) -> None:
-        """Make the folders; what runs is private to this user."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.logs.mkdir(exist_ok=True)
-        _private_folder(self.run)
-        _private_folder(self.sockets)
+        """Make the folders; what runs is private to this user. StartError tells what is in the way."""
+        state_path.check(self.path)
+        with state_path.told(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.logs.mkdir(exist_ok=True)
+            _private_folder(self.run)
+            _private_folder(self.sockets)
+            made = [self.path, self.logs, self.run, self._lock, self.path / "registry"]
+            state_path.check_writable([*made, *self.logs.glob("*.log")])
 
     @property
     def sockets(self) -> Path:
-        """Folder of the unix sockets: `run`, or a short one where `run` is too long for a socket's path."""
-        if len(os.fsencode(self.run)) + _LONGEST_SOCKET_NAME <= _LONGEST_SOCKET_PATH:
+        """Folder of the unix sockets: `run`, or one whose path is short and plain enough for addresses."""
+        if state_path.holds_sockets(self.run):
             return self.run
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
-        return Path(tempfile.gettempdir()) / f"inferplane-{os.getuid()}-{digest}"
+        name = f"inferplane-{os.getuid()}-{digest}"
+        short = Path(tempfile.gettempdir()) / name
+        return short if state_path.holds_sockets(short) else Path("/tmp") / name  # noqa: S108 - made private
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the directory; StartError tells who holds it already."""
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        """Hold the directory; StartError tells who holds it already, FileNotFoundError that there is none."""
+        descriptor = self._open_lock()
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,13 +137,22 @@ class StateDirectory:
         finally:
             os.close(descriptor)
 
+    def _open_lock(self) -> int:
+        try:
+            return os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            with state_path.told(self.path):
+                raise
+
     def _already_held(self) -> StartError:
         holder = self.supervisor()
         who = f"process {holder.pid}" if holder else "another process"
         return StartError(
             f"inferplane is running on {self.path} already: {who} holds it."
             " Stop it with: inferplane down, or choose another --state-dir",
-            reason="ALREADY_RUNNING",
+            reason=_ALREADY_RUNNING,
             metadata={"state_dir": str(self.path), "pid": str(holder.pid if holder else "")},
         )
 
@@ -146,7 +161,9 @@ class StateDirectory:
         try:
             with self.held():
                 return False
-        except StartError:
+        except StartError as error:
+            if error.reason != _ALREADY_RUNNING:
+                raise
             return True
         except FileNotFoundError:
             return False
@@ -165,7 +182,8 @@ class StateDirectory:
 
     def write_services(self, services: Services) -> None:
         """Write down where the services are."""
-        _write_json(self._services, asdict(services))
+        with state_path.told(self.path):
+            _write_json(self._services, asdict(services))
 
     def services(self) -> Services:
         """Where the services of the running `up` are; UnavailableError if none runs."""

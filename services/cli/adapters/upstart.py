@@ -211,6 +211,8 @@ def _clean(state: StateDirectory) -> str:
             left = state.end_leftovers()
             state.forget_run()
     except StartError as error:
+        if error.reason != "ALREADY_RUNNING":
+            raise
         raise UnavailableError(
             f"the mesh on {state.path} is just starting or ending; try again"
         ) from error

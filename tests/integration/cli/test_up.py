@@ -21,6 +21,7 @@ import pytest
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
 from services.rpc.address import free_port
 from tests.integration.cli.running_mesh import DEADLINE, RunningMesh, run, running_mesh
+from tests.models import good
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,44 @@ def test_taken_port_is_told_with_its_holder(tmp_path: Path) -> None:
     assert f"port {port} is taken by {name} (pid {os.getpid()})" in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(StateDirectory(tmp_path).logs.iterdir()) == []
+
+
+def test_any_path_of_a_state_directory_serves(tmp_path: Path) -> None:
+    """Characters that mean something in URIs, YAML, shells or templates don't in a state directory's path."""
+    folder = tmp_path / "a%24b 'c' \"d\" #e ${x} $$ ü?&"
+    model = tmp_path / "m.onnx"
+    model.write_bytes(good.affine(2, 2))
+    asked = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
+    with running_mesh(folder, "--workers", "1") as mesh:
+        assert mesh.cli_inside("models", "push", "m@1", str(model)).returncode == 0
+        assert mesh.cli_inside("deploy", "m@1").returncode == 0
+        answer = mesh.cli_inside("infer", "m", "--json", "-", stdin=json.dumps(asked))
+        assert (answer.returncode, "4" in answer.stdout) == (0, True), answer.stderr
+        mesh.process.send_signal(signal.SIGTERM)
+        assert mesh.process.wait(DEADLINE) == 0
+    assert not mesh.state.sockets.exists()
+    assert (folder / "registry" / "registry.db").exists()
+
+
+@pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["here", "detached"])
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        pytest.param("file/state", "Not a directory", id="a file in the way"),
+        pytest.param("/".join(["d" * 99] * 5), "allowed: at most 483", id="too long"),
+        pytest.param("n" * 256, "File name too long", id="a name too long"),
+    ],
+)
+def test_unusable_state_directory_is_told(
+    tmp_path: Path, state: str, told: str, detach: list[str]
+) -> None:
+    """Exit code 1 and one line that names the directory and what is wrong."""
+    (tmp_path / "file").touch()
+    done = run("up", *detach, INFERPLANE_STATE_DIR=str(tmp_path / state))
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert str(tmp_path / state) in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_second_up_on_one_state_directory_is_refused(shared: RunningMesh) -> None:

@@ -158,6 +158,8 @@ async def test_a_newer_database_is_refused(folder: Path) -> None:
     [
         ("store_url", "postgresql://x/y", "allowed: memory: or sqlite:///path"),
         ("store_url", "nonsense", "allowed: memory: or sqlite:///path"),
+        ("store_url", f"sqlite:////tmp/{'d' * 250}/{'e' * 250}/x.db", "allowed: at most 504"),
+        ("state_dir", "/dev/null/x", "/dev/null/x/registry: Not a directory; INFERPLANE_STATE_DIR"),
         ("registry_address", "nowhere", "'nowhere' is not an address"),
         ("max_message_bytes", "many", "INFERPLANE_MAX_MESSAGE_BYTES='many'"),
         ("upload_ttl_seconds", "-1", "INFERPLANE_UPLOAD_TTL_SECONDS='-1'"),
