@@ -30,6 +30,8 @@ FOLLOWS: dict[LoadState, frozenset[LoadState]] = {
     _S.GONE: frozenset(),
 }
 
+TRIES = frozenset({_S.PULLING, _S.LOADING, _S.WARMING})
+
 # While a version drains, routes still move away from it: what comes is answered.
 SERVES = frozenset({_S.READY, _S.DRAINING})
 
@@ -47,10 +49,15 @@ class Life:
     """State of one version, changed only along FOLLOWS."""
 
     state: LoadState = LoadState.PENDING
-    reason: str = ""  # why it FAILED; empty otherwise
+    reason: str = ""  # why it FAILED, and while it is tried again why it did; empty otherwise
+    _failure: str = ""  # of the last attempt
 
     def to(self, state: LoadState, reason: str = "") -> None:
         """Take the next state. Raises TransitionError if it may not follow."""
         if state not in FOLLOWS[self.state]:
             raise TransitionError(f"{state.value} may not follow {self.state.value}")
+        if state is LoadState.FAILED:
+            self._failure = reason
+        elif self._failure and state in TRIES:
+            reason = f"last attempt: {self._failure}"
         self.state, self.reason = state, reason

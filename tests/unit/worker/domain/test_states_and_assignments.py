@@ -29,13 +29,16 @@ def test_the_way_to_ready_and_out() -> None:
     assert life.state is S.GONE
 
 
-def test_a_failure_has_a_reason_until_the_next_attempt() -> None:
-    """The reason goes when the next attempt begins."""
+def test_a_failure_has_a_reason_until_an_attempt_succeeds() -> None:
+    """While the next attempt runs the reason stays, marked as the last one's."""
     life = Life()
     life.to(S.PULLING)
     life.to(S.FAILED, "disk full")
     assert life.reason == "disk full"
-    life.to(S.PULLING)
+    for state in (S.PULLING, S.LOADING, S.WARMING):
+        life.to(state)
+        assert life.reason == "last attempt: disk full"
+    life.to(S.READY)
     assert not life.reason
 
 
