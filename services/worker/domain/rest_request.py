@@ -19,6 +19,7 @@ from services.worker.domain.raw_contents import RawContents
 
 LENGTH_HEADER = "inference-header-content-length"
 _BODY = "http_body"
+_MOST_DIGITS = 20  # of a length
 _NOT_JSON = ("NaN", "Infinity", "-Infinity", "nan", "inf")
 _ENCODINGS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
@@ -81,7 +82,9 @@ def parse(body: bytes, json_length: str | None) -> RestRequest:
 
 def _json_length(header: str, body_length: int) -> int:
     # `0` means "one raw input, no JSON" elsewhere; here every request says what it brings.
-    if not (header.isascii() and header.isdecimal() and 0 < int(header) <= body_length):
+    # Python reads no number of thousands of digits; none as long can be right.
+    is_number = len(header) <= _MOST_DIGITS and header.isascii() and header.isdecimal()
+    if not (is_number and 0 < int(header) <= body_length):
         raise InvalidArgumentError.of_field(
             "Inference-Header-Content-Length",
             f"{shown(header)} given; allowed: the JSON's length, 1 to {body_length} (the body's length)",

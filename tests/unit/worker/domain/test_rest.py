@@ -108,6 +108,7 @@ BINARY = {"name": "x", "datatype": "FP32", "shape": [1, 2], "parameters": {"bina
         pytest.param("x", bytes(8), "Inference-Header-Content-Length", id="no number"),
         pytest.param("0", bytes(8), "Inference-Header-Content-Length", id="zero"),
         pytest.param("99999", bytes(8), "Inference-Header-Content-Length", id="beyond the body"),
+        pytest.param("9" * 6000, bytes(8), "Inference-Header-Content-Length", id="6000 digits"),
         pytest.param("-1", bytes(8), "Inference-Header-Content-Length", id="negative"),
         pytest.param(None, b"", "inputs[0].parameters.binary_data_size", id="no header"),
         pytest.param("", bytes(7), "inputs[0].parameters.binary_data_size", id="too few bytes"),
