@@ -1,8 +1,8 @@
 """Tries one version in a process of its own: `python -m services.worker.tensor_probe`.
 
 On stdin comes an order (`adapters/probe_order.py`). Each line on stdout is a JSON object:
-`{"stage": …}` for what begins, then one `{"batchable": …, "reason": …}` or `{"error": …}`. A model that crashes, never
-ends or takes all memory takes this process with it, and the last stage says where.
+`{"stage": …}` for what begins, then one `{"batchable": …, "reason": …, "steady": …}` or `{"error": …}`. A model that
+crashes, never ends or takes all memory takes this process with it, and the last stage says where.
 """
 
 import math
@@ -18,6 +18,7 @@ import orjson
 from services.rpc.errors import InferplaneError
 from services.worker.adapters import probe_order
 from services.worker.adapters.onnx_files import check_graph, check_tree
+from services.worker.adapters.onnx_graph import is_steady
 from services.worker.adapters.onnx_session import OnnxSession, OnnxSessionLoader
 from services.worker.adapters.probe_order import ProbeOrder
 from services.worker.domain import example
@@ -27,6 +28,7 @@ from services.worker.domain.signature import Signature
 
 _NICENESS = 5  # the worker's calls come first
 _ROWS = 2
+_CPU = ("CPUExecutionProvider",)
 
 
 class Lines:
@@ -68,7 +70,9 @@ def _bound(order: ProbeOrder) -> None:
 def _examine(order: ProbeOrder, lines: Lines) -> Mapping[str, object]:
     lines.write({"stage": "checking its files"})
     check_tree(order.spec, order.folder)
-    check_graph(order.spec, order.folder)
+    model = check_graph(order.spec, order.folder)
+    steady = _only_cpu(order) and order.spec.signature.has_fixed_rows and is_steady(model)
+    del model
     lines.write({"stage": "loading"})
     loader = OnnxSessionLoader(
         intra_op_threads=order.intra_op_threads, execution_providers=order.execution_providers
@@ -79,7 +83,12 @@ def _examine(order: ProbeOrder, lines: Lines) -> Mapping[str, object]:
     _run_example(signature, session)
     lines.write({"stage": "comparing a batch with single runs"})
     reason = _batching_problem(signature, session)
-    return {"batchable": reason is None, "reason": reason or ""}
+    return {"batchable": reason is None, "reason": reason or "", "steady": steady}
+
+
+def _only_cpu(order: ProbeOrder) -> bool:
+    """Elsewhere a run's thread waits for a device, which its own time does not show."""
+    return (order.spec.settings.execution_providers or order.execution_providers) == _CPU
 
 
 def _run_example(signature: Signature, session: OnnxSession) -> None:

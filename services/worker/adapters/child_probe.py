@@ -87,7 +87,7 @@ class ChildProbe:
         if "error" in last:
             raise LoadError(str(last["error"]))
         if "batchable" in last:
-            return ProbeReport(bool(last["batchable"]), str(last["reason"]))
+            return ProbeReport(bool(last["batchable"]), str(last["reason"]), bool(last["steady"]))
         how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
         raise LoadError(
             f"it crashed a trial process ({how}) while {_stage(lines)}; it may have"

@@ -41,8 +41,8 @@ def check_tree(spec: VersionSpec, folder: Path) -> None:
         raise LoadError(f"{missing[0]!r} is missing")
 
 
-def check_graph(spec: VersionSpec, folder: Path) -> None:
-    """The graph can be parsed and names external data only among the version's files. Raises LoadError."""
+def check_graph(spec: VersionSpec, folder: Path) -> onnx.ModelProto:
+    """The graph can be parsed and names external data only among the version's files: the model. Raises LoadError."""
     if spec.onnx_path is None:
         raise LoadError("the artifact has no file that ends in .onnx")
     declared = {file.path for file in spec.files}
@@ -59,6 +59,7 @@ def check_graph(spec: VersionSpec, folder: Path) -> None:
                 f"tensor {tensor.name!r} keeps its data at {location[:200]!r}, which is not one of the"
                 " version's files; allowed: a declared file, relative, without '..'"
             )
+    return model
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -1,4 +1,7 @@
-"""How long a version's runs take: whether the next one is short enough to hold up the event loop."""
+"""How long a version's runs take: whether the next one is short enough to hold up the event loop.
+
+Only for versions whose runs take as long as their rows say: what was short tells nothing about others.
+"""
 
 # Handing a run to a thread and back costs two wake-ups; a run shorter than them is cheaper where it is
 # (fastlane.md §6 puts the break-even at 0.3 ms).

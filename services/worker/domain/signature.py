@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from services.worker.domain.datatype import BY_NAME, Datatype
+from services.worker.domain.datatype import BY_NAME, BYTES, Datatype
 
 FREE = -1  # a dimension that may have any size
 
@@ -42,6 +42,16 @@ class Signature:
     def has_free_rows(self) -> bool:
         """Whether every input and output counts rows in its first dimension."""
         return all(spec.has_free_rows for spec in (*self.inputs, *self.outputs))
+
+    @property
+    def has_fixed_rows(self) -> bool:
+        """Whether a row of each input always has the same size: numbers, and no free dimension but the first."""
+        return all(s.datatype is not BYTES and FREE not in s.shape[1:] for s in self.inputs)
+
+    @property
+    def has_fixed_inputs(self) -> bool:
+        """Whether no dimension of any input is free."""
+        return all(FREE not in spec.shape for spec in self.inputs)
 
 
 def spec_of(name: str, datatype: str, shape: tuple[int, ...]) -> TensorSpec:

@@ -189,11 +189,12 @@ class VersionRunner:
         spec, defaults = self.spec, self._parts.defaults
         max_rows = spec.settings.max_batch_size or defaults.max_batch_size
         batched = report.batchable and max_rows > 1
+        why_not = report.batching_reason or ("" if batched else "max_batch_size is 1")
         _log.info(
             "version ready",
             version=str(spec.name),
             max_batch_size=max_rows if batched else 1,
-            batching_off=report.batching_reason or ("" if batched else "max_batch_size is 1"),
+            **({"batching_off": why_not} if why_not else {}),
         )
         queue = BatchQueue(
             BatchLimits(
@@ -206,7 +207,9 @@ class VersionRunner:
         meter = self._parts.meter.version(str(spec.name))
         meter.watch_queue(lambda: queue.rows)
         runners = 1 if batched else defaults.concurrent_runs
-        model = Model(session, spec.signature, batched, runners)
+        # Without batching the rows of a request are not counted.
+        steady = report.steady and (batched or spec.signature.has_fixed_inputs)
+        model = Model(session, spec.signature, batched, runners, steady)
         batcher = Batcher(queue, model, meter, self._parts.delivered)
         traffic = Traffic(self._parts.traffic)
         return ServedVersion(spec, batcher, meter, self.counters, traffic)

@@ -34,6 +34,7 @@ class ProbeReport:
 
     batchable: bool
     batching_reason: str  # why it is not batchable; empty if it is
+    steady: bool  # whether a run's time depends on the number of rows alone
 
 
 class Probe(Protocol):

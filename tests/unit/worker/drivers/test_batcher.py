@@ -39,11 +39,13 @@ class ScriptedSession:
         self.rows_lost = False
         self.no_memory = False
         self.broken = False
+        self.threads: set[str] = set()
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> Mapping[str, Array]:
         x = feeds["x"]
         self.batches.append(x.tolist())
         self.outputs.append(tuple(outputs))
+        self.threads.add(threading.current_thread().name)
         self.started.release()
         assert self.go.wait(10)
         if self.broken:
@@ -87,10 +89,15 @@ def asked(*x: float, outputs: tuple[str, ...] = ("y", "z")) -> InferRequest:
 
 @asynccontextmanager
 async def batcher(
-    session: ScriptedSession, meter: Meter | None = None, *, batched: bool = True, rows: int = 100
+    session: ScriptedSession,
+    meter: Meter | None = None,
+    *,
+    batched: bool = True,
+    rows: int = 100,
+    steady: bool = True,
 ) -> AsyncIterator[Batcher]:
     queue = BatchQueue(BatchLimits(max_rows=4, max_queued_rows=rows, max_queued_bytes=1 << 20))
-    made = Batcher(queue, Model(session, SIGNATURE, batched, 1), meter or Meter())
+    made = Batcher(queue, Model(session, SIGNATURE, batched, 1, steady), meter or Meter())
     running = asyncio.create_task(made.run())
     try:
         yield made
@@ -276,12 +283,21 @@ async def test_short_runs_are_computed_without_a_thread() -> None:
     assert session.batches[12:] in ([[0, 1, 2, 3]], [[0], [1, 2, 3]])
 
 
+async def test_versions_that_are_not_steady_always_have_a_thread() -> None:
+    """However short their runs were: the next one may take for ever."""
+    session = ScriptedSession()
+    async with batcher(session, steady=False) as made:
+        for x in range(40):
+            await made.submit(asked(x), None)
+    assert all(name.startswith("session") for name in session.threads)
+
+
 @pytest.mark.parametrize("warm", [0, 12])
 async def test_a_session_that_breaks_ends_the_run_loudly(warm: int) -> None:
     """In a thread or not: the caller is told, and whoever runs the version learns why."""
     session = ScriptedSession()
     queue = BatchQueue(BatchLimits(max_rows=4, max_queued_rows=100, max_queued_bytes=1 << 20))
-    made = Batcher(queue, Model(session, SIGNATURE, True, 1), Meter())
+    made = Batcher(queue, Model(session, SIGNATURE, True, 1, True), Meter())
     running = asyncio.create_task(made.run())
     for x in range(warm):
         await made.submit(asked(x), None)
