@@ -1,6 +1,7 @@
 """The platform's APIs as the command line calls them: gRPC through the edge, and failures as our own errors."""
 
 import asyncio
+import re
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,6 +19,7 @@ from inferplane.registry.v1 import (
 )
 from inferplane.router.v1 import router_service_pb2_grpc
 
+from services.cli.domain import failures
 from services.cli.domain.exit_code import StatusError
 from services.rpc import address as addresses
 from services.rpc import channel as channels
@@ -61,7 +63,10 @@ _KINDS: tuple[type[InferplaneError], ...] = (
 )
 _BY_STATUS = {kind.kind.name: kind for kind in _KINDS}
 _DETAILS_KEY = "grpc-status-details-bin"
-NOT_LISTENING = "NOT_LISTENING"
+# Parts of gRPC's own texts; it tells these cases apart in no other way.
+_NO_CONNECTION = "ailed to connect"
+_REFUSED = re.compile(r"Connection refused|No such file or directory")
+_NO_GRPC = re.compile(r"Failed parsing HTTP/2|http1\.x server|Received http2 header with status")
 
 
 class Edge:
@@ -123,16 +128,28 @@ def raise_error(error: grpc.aio.AioRpcError, address: str) -> NoReturn:
 def to_error(error: grpc.aio.AioRpcError, address: str) -> InferplaneError:
     """A failed call as one of our errors, with its details."""
     text = error.details() or error.code().name
-    if error.code() is grpc.StatusCode.UNAVAILABLE and "ailed to connect" in text:
-        return UnavailableError(
-            f"nothing listens at {address}; start it with: inferplane up",
-            reason=NOT_LISTENING,
-            metadata={"address": address},
-        )
+    if error.code() is grpc.StatusCode.UNAVAILABLE and _NO_CONNECTION in text:
+        return _no_connection(text, address)
+    if _NO_GRPC.search(text):
+        return failures.no_edge(address)
     kind = _BY_STATUS.get(error.code().name)
     if kind is None:
         return StatusError(error.code().name, text)
     return kind(text, **_details(error))
+
+
+def _no_connection(text: str, address: str) -> UnavailableError:
+    """Why there is no connection, by what gRPC says of its last attempt."""
+    if _REFUSED.search(text):
+        return failures.not_listening(address)
+    if _NO_GRPC.search(text):
+        return failures.no_edge(address)
+    last = text.rpartition("last error: ")[2]
+    return UnavailableError(
+        f"can't connect to {address}: {last}",
+        reason="NO_CONNECTION",
+        metadata={"address": address},
+    )
 
 
 def _details(error: grpc.aio.AioRpcError) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from services.cli.domain import failures
 from services.rpc.address import Address
 from services.rpc.errors import DeadlineExceededError, UnavailableError
 
@@ -52,16 +53,20 @@ def send(address: Address, request: Request) -> Answer:
         response = connection.getresponse()
         return Answer(response.status, response.read())
     except (ConnectionRefusedError, FileNotFoundError) as error:
-        raise UnavailableError(
-            f"nothing listens at {address}; start it with: inferplane up",
-            reason="NOT_LISTENING",
-            metadata={"address": str(address)},
-        ) from error
+        raise failures.not_listening(str(address)) from error
     except TimeoutError as error:
         raise DeadlineExceededError(
             f"{address} did not answer within {request.timeout:g} s"
         ) from error
+    except http.client.RemoteDisconnected as error:
+        raise _broke(address, error) from error
+    except http.client.BadStatusLine as error:
+        raise failures.no_edge(str(address)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise UnavailableError(f"{address}: the connection broke: {error!r}") from error
+        raise _broke(address, error) from error
     finally:
         connection.close()
+
+
+def _broke(address: Address, error: Exception) -> UnavailableError:
+    return UnavailableError(f"{address}: the connection broke: {error!r}")

@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import quote
 
 from services.cli.adapters import http
+from services.cli.domain import failures
 from services.cli.domain.exit_code import StatusError, status_of_http
 from services.rpc import address as addresses
-from services.rpc.errors import InternalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,13 @@ def infer(call: InferenceCall) -> Any:
         timeout=call.seconds,
     )
     answer = http.send(addresses.parse(call.address, "--address"), request)
-    text = answer.body.decode(errors="replace")
     try:
-        value = json.loads(text)
-    except ValueError as error:
-        if answer.status == 200:
-            raise InternalError(f"the answer is no JSON: {text[:200]!r}") from error
-        value = None
+        value = json.loads(answer.body)
+    except ValueError as error:  # the edge answers JSON whatever happens
+        raise failures.no_edge(call.address) from error
     if answer.status == 200:
         return value
     told = value.get("error") if isinstance(value, dict) else None
-    message = str(told or text.strip() or f"HTTP status {answer.status}")
-    raise StatusError(status_of_http(answer.status), message)
+    if not told:
+        raise failures.no_edge(call.address)
+    raise StatusError(status_of_http(answer.status), str(told))

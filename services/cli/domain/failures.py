@@ -1,0 +1,25 @@
+"""Failures to reach a mesh, in the same words for gRPC and for REST."""
+
+from services.rpc.errors import UnavailableError
+
+NOT_LISTENING = "NOT_LISTENING"
+NO_EDGE = "NO_EDGE"
+
+
+def not_listening(address: str) -> UnavailableError:
+    """The connection was refused."""
+    return UnavailableError(
+        f"nothing listens at {address}; start it with: inferplane up",
+        reason=NOT_LISTENING,
+        metadata={"address": address},
+    )
+
+
+def no_edge(address: str) -> UnavailableError:
+    """Something answers, and not as an edge does."""
+    return UnavailableError(
+        f"what answers at {address} is no inferplane edge;"
+        " say where yours is with --address or INFERPLANE_ADDRESS",
+        reason=NO_EDGE,
+        metadata={"address": address},
+    )
