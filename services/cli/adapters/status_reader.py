@@ -12,8 +12,10 @@ from inferplane.registry.v1 import placement_pb2
 from inferplane.router.v1 import router_service_pb2
 
 from services.cli.adapters.deployment import list_placements
-from services.cli.adapters.edge import NOT_LISTENING, Edge, to_error
+from services.cli.adapters.edge import Edge, to_error
 from services.cli.adapters.terminal import as_dict
+from services.cli.adapters.traffic import list_endpoints
+from services.cli.domain import failures
 from services.cli.domain.rates import Rate, RateWindow, Totals
 
 T = TypeVar("T")
@@ -29,12 +31,13 @@ class Status:
     workers: list[worker_pb2.Worker]
     rates: dict[str, Rate]  # by version's resource name
     problems: list[str]
+    mirror_percents: dict[str, float]  # by endpoint's resource name; only of those with a mirror
 
     def as_dict(self) -> dict[str, Any]:
         """The look as JSON."""
         router = as_dict(self.router)
         return {
-            "endpoints": router.pop("endpoints"),
+            "endpoints": [self._with_mirror(one) for one in router.pop("endpoints")],
             "placements": [as_dict(placement) for placement in self.placements],
             "workers": [as_dict(worker) for worker in self.workers],
             "router": router,
@@ -49,6 +52,9 @@ class Status:
             "problems": self.problems,
         }
 
+    def _with_mirror(self, endpoint: dict[str, Any]) -> dict[str, Any]:
+        return {**endpoint, "mirror_percent": self.mirror_percents.get(endpoint["name"], 0.0)}
+
 
 class StatusReader:
     """Looks again and again, and derives rates from what workers have counted between looks."""
@@ -60,19 +66,25 @@ class StatusReader:
         self._problems: list[str] = []
 
     async def read(self) -> Status:
-        """One look; raises only if nothing listens at the edge."""
+        """One look; raises only if no edge is at the address."""
         self._problems = []
         edge = self._edge
         status = router_service_pb2.GetStatusResponse()
         workers = discovery_service_pb2.ListWorkersResponse()
-        router, listed, placements = await asyncio.gather(
+        router, listed, placements, declared = await asyncio.gather(
             self._part("router", edge.router.GetStatus(_STATUS, timeout=_SECONDS), status),
             self._part("workers", edge.discovery.ListWorkers(_WORKERS, timeout=_SECONDS), workers),
             self._part("placements", list_placements(edge), []),
+            self._part("endpoints", list_endpoints(edge), []),
         )
         self._window.add(time.monotonic(), _sample(listed.workers))
         return Status(
-            router, placements, list(listed.workers), self._window.rates(), self._problems
+            router=router,
+            placements=placements,
+            workers=list(listed.workers),
+            rates=self._window.rates(),
+            problems=self._problems,
+            mirror_percents={e.name: e.mirror.percent for e in declared if e.HasField("mirror")},
         )
 
     async def _part(self, what: str, work: Awaitable[T], absent: T) -> T:
@@ -80,7 +92,7 @@ class StatusReader:
             return await work
         except grpc.aio.AioRpcError as error:
             failure = to_error(error, self._edge.address)
-            if failure.reason == NOT_LISTENING:
+            if failure.reason in (failures.NOT_LISTENING, failures.NO_EDGE):
                 raise failure from error
             self._problems.append(f"{what} can't be read: {failure.message}")
             return absent

@@ -55,8 +55,9 @@ def _endpoints(status: Status) -> RenderableType:
             table.add_row(name, *_target_cells(target, status.rates.get(target.version)))
             name = Text("")
         if endpoint.mirror_version:
-            mirrored = [Text("mirror"), Text(short(endpoint.mirror_version))]
-            table.add_row(Text(""), *mirrored, *[Text("")] * 3)
+            percent = status.mirror_percents.get(endpoint.name)
+            share = "" if percent is None else f"{percent:g} %"
+            table.add_row("", "mirror", Text(short(endpoint.mirror_version)), Text(share))
     if not status.router.endpoints:
         return Text("no endpoints; inferplane deploy MODEL@VERSION makes one", style="dim")
     return table

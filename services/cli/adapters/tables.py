@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import Literal
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from inferplane.registry.v1 import endpoint_pb2, model_pb2
@@ -11,6 +12,7 @@ from services.cli.adapters.catalog import WholeModel
 from services.cli.adapters.rollout import split_of
 from services.cli.domain.split import short
 
+_RetryField = Literal["num_retries", "budget_percent", "min_retry_concurrency"]
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -96,7 +98,7 @@ def version_fields(version: model_pb2.ModelVersion) -> dict[str, str]:
     return {
         "version": short(version.name),
         "state": _state(version),
-        "digest": f"sha256:{version.digest}" if version.digest else "",
+        "digest": version.digest,
         "files": ", ".join(files),
         "inputs": _tensors(version.inputs),
         "outputs": _tensors(version.outputs),
@@ -128,19 +130,56 @@ def alias_fields(alias: model_pb2.Alias) -> dict[str, str]:
 
 
 def endpoint_fields(endpoint: endpoint_pb2.Endpoint) -> dict[str, str]:
-    """One endpoint with its policy."""
+    """One endpoint, with what is set of its policy."""
     return {
         "endpoint": short(endpoint.name),
         "description": endpoint.description,
         "traffic": split_of(endpoint),
         "sticky": endpoint.sticky_header,
         "mirror": _mirror(endpoint),
-        "timeout": f"{endpoint.timeout.ToTimedelta().total_seconds():g} s"
-        if endpoint.HasField("timeout")
-        else "",
+        "timeout": _timeout(endpoint),
         "tags": _pairs(endpoint.tags.items()),
         "updated": when(endpoint.update_time),
     }
+
+
+def policy_fields(endpoint: endpoint_pb2.Endpoint) -> dict[str, str]:
+    """One endpoint with its whole policy, also what is not set."""
+    return endpoint_fields(endpoint) | {
+        "sticky": endpoint.sticky_header or "off: each call by chance",
+        "mirror": _mirror(endpoint) or "off",
+        "timeout": _timeout(endpoint) or "60 s (default)",
+        "retries": _retries(endpoint.retry_policy),
+        "limits": _limits(endpoint.circuit_limits),
+    }
+
+
+def _retries(policy: endpoint_pb2.RetryPolicy) -> str:
+    def given(field: _RetryField, default: int) -> str:
+        is_set = policy.HasField(field)
+        return f"{getattr(policy, field):g}" if is_set else f"{default} (default)"
+
+    if policy.HasField("num_retries") and policy.num_retries == 0:
+        return "off"
+    return (
+        f"{given('num_retries', 2)} of a call; in flight at once {given('budget_percent', 50)} %"
+        f" of the calls, and always {given('min_retry_concurrency', 256)}"
+    )
+
+
+def _limits(limits: endpoint_pb2.CircuitLimits) -> str:
+    def given(value: int, default: int) -> str:
+        return str(value) if value else f"{default} (default)"
+
+    return (
+        f"calls in flight {given(limits.max_requests, 1024)},"
+        f" mirrored {given(limits.max_mirror_requests, 64)}"
+    )
+
+
+def _timeout(endpoint: endpoint_pb2.Endpoint) -> str:
+    seconds = endpoint.timeout.ToTimedelta().total_seconds()
+    return f"{seconds:g} s" if seconds else ""
 
 
 def _mirror(endpoint: endpoint_pb2.Endpoint) -> str:

@@ -103,7 +103,7 @@ def get(
 
     name = parse_endpoint_reference(endpoint)
     found = call(address, lambda edge: get_endpoint(edge, name))
-    terminal(output).resource(found, tables.endpoint_fields(found))
+    terminal(output).resource(found, tables.policy_fields(found))
 
 
 @app.command()

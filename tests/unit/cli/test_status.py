@@ -61,6 +61,7 @@ def _status(**changes: object) -> Status:
         "workers": [worker],
         "rates": {_V1: Rate(12.34, 0.5, 1.25)},
         "problems": [],
+        "mirror_percents": {"endpoints/e": 12.5},
     }
     return Status(**{**values, **changes})  # type: ignore[arg-type]  # fields by name, see above
 
@@ -82,6 +83,7 @@ def test_endpoints_with_shares_and_rates() -> None:
         "1.25",
         "ms",
     ]
+    assert _row(text, "   mirror") == ["mirror", "m@2", "12.5", "%"]
     assert _row(text, "   m@next") == ["m@next", "m@2", "10", "%", "0", "%", "0", "–", "–", "–"]
 
 
@@ -107,7 +109,7 @@ def test_lost_connections_are_shown() -> None:
 
 def test_empty_mesh_says_what_to_do() -> None:
     """Nothing to show is a hint."""
-    text = _text(Status(router_service_pb2.GetStatusResponse(), [], [], {}, []))
+    text = _text(Status(router_service_pb2.GetStatusResponse(), [], [], {}, [], {}))
     assert "inferplane deploy MODEL@VERSION" in text
     assert "no version is placed" in text
     assert "inferplane worker runs one" in text
