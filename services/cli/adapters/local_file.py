@@ -6,8 +6,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.cli.domain.exit_code import UsageError
 from services.cli.ports.report import Report
-from services.rpc.errors import FailedPreconditionError, NotFoundError
+from services.rpc.errors import FailedPreconditionError
 
 BLOCK = 1024 * 1024  # bytes read at once
 
@@ -41,7 +42,7 @@ def _walk(source: Path) -> list[tuple[Path, str]]:
     try:
         status = source.lstat()
     except OSError as error:
-        raise NotFoundError(f"{source}: {error.strerror}", reason="FILE_NOT_FOUND") from error
+        raise UsageError(f"{source}: {error.strerror}", reason="FILE_NOT_FOUND") from error
     if not stat.S_ISDIR(status.st_mode):
         _check(source, status)
         return [(source, source.name)]
@@ -82,7 +83,5 @@ def _hashed(source: Path, path: str, report: Report) -> LocalFile:
                 size += len(block)
                 report.advance(len(block))
     except OSError as error:
-        raise FailedPreconditionError(
-            f"{source}: {error.strerror}", reason="FILE_UNREADABLE"
-        ) from error
+        raise UsageError(f"{source}: {error.strerror}", reason="FILE_UNREADABLE") from error
     return LocalFile(source, path, size, digest.hexdigest())

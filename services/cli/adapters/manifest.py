@@ -8,9 +8,10 @@ from google.protobuf import json_format
 from inferplane.registry.v1 import endpoint_pb2, endpoint_service_pb2
 
 from services.cli.adapters.edge import CALL_SECONDS, Edge
+from services.cli.adapters.manifest_check import check
 from services.cli.adapters.traffic import find_endpoint
+from services.cli.domain.exit_code import UsageError
 from services.cli.domain.reference import parse_endpoint_reference
-from services.rpc.errors import InvalidArgumentError
 from services.rpc.names import EndpointName
 
 
@@ -23,29 +24,41 @@ class Applied(Enum):
 
 
 def parse(text: str, source: str) -> list[endpoint_pb2.Endpoint]:
-    """The endpoints of one or several YAML documents; InvalidArgumentError tells document and field."""
+    """The endpoints of one or several YAML documents; UsageError tells document and field."""
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:
-        raise InvalidArgumentError(f"{source}: no YAML: {error}", reason="YAML_INVALID") from error
+        raise UsageError(f"{source}: no YAML: {_problem(error)}", reason="YAML_INVALID") from error
     if not documents:
-        raise InvalidArgumentError(f"{source}: holds no endpoint", reason="YAML_EMPTY")
+        raise UsageError(f"{source}: holds no endpoint", reason="YAML_EMPTY")
     return [
         _parse_one(document, f"{source}, document {number}")
         for number, document in enumerate(documents, 1)
     ]
 
 
+def _problem(error: yaml.YAMLError) -> str:
+    """What the parser says, in one line."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return " ".join(str(error).split())
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+
+
 def _parse_one(document: Any, where: str) -> endpoint_pb2.Endpoint:
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
-        raise InvalidArgumentError(
+        raise UsageError(
             f"{where}: needs a mapping with `name: endpoints/…`", reason="YAML_INVALID"
         )
+    wrong = list(check(document, endpoint_pb2.Endpoint.DESCRIPTOR))
+    if wrong:
+        text = "; ".join(violation.description for violation in wrong)
+        raise UsageError(f"{where}: {text}", reason="FIELD_INVALID", violations=wrong)
     try:
         endpoint = json_format.ParseDict(document, endpoint_pb2.Endpoint())
     except json_format.ParseError as error:
-        text = str(error).replace(endpoint_pb2.Endpoint.DESCRIPTOR.full_name, "Endpoint")
-        raise InvalidArgumentError(f"{where}: {text}", reason="FIELD_INVALID") from error
+        text = " ".join(str(error).split())
+        raise UsageError(f"{where}: {text}", reason="FIELD_INVALID") from error
     endpoint.name = str(EndpointName(parse_endpoint_reference(endpoint.name)))
     return endpoint
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from services.cli.adapters.local_file import collect
-from services.rpc.errors import FailedPreconditionError, NotFoundError
+from services.cli.domain.exit_code import UsageError
+from services.rpc.errors import FailedPreconditionError
 from tests.unit.cli.small_mesh import HeardReport
 
 
@@ -76,7 +77,7 @@ def test_special_files_are_refused(
 
 def test_nothing_to_push(tmp_path: Path, report: HeardReport) -> None:
     """A missing path and an empty folder are told."""
-    with pytest.raises(NotFoundError, match="No such file"):
+    with pytest.raises(UsageError, match="No such file"):
         collect(tmp_path / "none", report)
     with pytest.raises(FailedPreconditionError, match="holds no file"):
         collect(tmp_path, report)

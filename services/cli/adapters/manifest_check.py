@@ -1,0 +1,130 @@
+"""Checks a YAML document against the message that it is to become: every wrong field by its path, in plain words."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from services.rpc.errors import FieldViolation
+
+_DURATION = re.compile(r"[0-9]+(\.[0-9]{1,9})?s")
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+_INT32 = range(-(2**31), 2**31)
+
+
+def check(document: Any, message: Descriptor, path: str = "") -> Iterator[FieldViolation]:
+    """What is wrong with `document` as this message; null stands for a field that is not there."""
+    if not isinstance(document, dict):
+        allowed = ", ".join(message.fields_by_name)
+        yield FieldViolation(
+            path, f"{path}: {_shown(document)} is not a mapping; allowed: {allowed}"
+        )
+        return
+    known = {field.camelcase_name: field for field in message.fields} | dict(message.fields_by_name)
+    for key, value in document.items():
+        inner = f"{path}.{key}" if path else str(key)
+        field = known.get(key)
+        if field is None:
+            allowed = ", ".join(message.fields_by_name)
+            yield FieldViolation(inner, f"unknown field `{inner}`; allowed: {allowed}")
+        elif value is not None:
+            yield from _field(field, value, inner)
+
+
+def _field(field: FieldDescriptor, value: Any, path: str) -> Iterator[FieldViolation]:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        yield from _texts(value, path)
+    elif field.is_repeated:
+        if not isinstance(value, list):
+            yield FieldViolation(path, f"{path}: {_shown(value)} is not a list")
+            return
+        for index, each in enumerate(value):
+            yield from _one(field, each, f"{path}[{index}]")
+    else:
+        yield from _one(field, value, path)
+
+
+def _texts(value: Any, path: str) -> Iterator[FieldViolation]:
+    """A mapping of texts to texts."""
+    if not isinstance(value, dict):
+        yield FieldViolation(path, f"{path}: {_shown(value)} is not a mapping of texts to texts")
+        return
+    for key, text in value.items():
+        for part in (key, text):
+            if not isinstance(part, str):
+                yield _no_text(part, f"{path}.{key}")
+
+
+def _one(field: FieldDescriptor, value: Any, path: str) -> Iterator[FieldViolation]:
+    if field.message_type is not None:
+        judge = _WELL_KNOWN.get(field.message_type.full_name)
+        if judge is None:
+            yield from check(value, field.message_type, path)
+            return
+    else:
+        judge = _SCALARS[field.cpp_type]
+    violation = judge(value, path)
+    if violation is not None:
+        yield violation
+
+
+def _duration(value: Any, path: str) -> FieldViolation | None:
+    if isinstance(value, str) and _DURATION.fullmatch(value):
+        return None
+    text = str(value)
+    write = f"write {text}s" if _NUMBER.fullmatch(text) else "write seconds, for example 2s or 0.5s"
+    return FieldViolation(path, f"{path}: {text} is not a duration; {write}")
+
+
+def _time(value: Any, path: str) -> FieldViolation | None:
+    if isinstance(value, str):
+        return None
+    return FieldViolation(
+        path, f'{path}: {value} is not a time in quotes, for example "2030-01-31T12:00:00Z"'
+    )
+
+
+def _text(value: Any, path: str) -> FieldViolation | None:
+    return None if isinstance(value, str) else _no_text(value, path)
+
+
+def _no_text(value: Any, path: str) -> FieldViolation:
+    quoted = f"; write {json.dumps(str(value))}" if isinstance(value, int | float) else ""
+    return FieldViolation(path, f"{path}: {_shown(value)} is not a text{quoted}")
+
+
+def _number(value: Any, path: str) -> FieldViolation | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and math.isfinite(value):
+        return None
+    return FieldViolation(path, f"{path}: {_shown(value)} is not a number")
+
+
+def _whole_number(value: Any, path: str) -> FieldViolation | None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    is_whole |= isinstance(value, float) and value.is_integer()
+    if is_whole and int(value) in _INT32:
+        return None
+    return FieldViolation(path, f"{path}: {_shown(value)} is not a whole number of 32 bits")
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: short, and on one line."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+_Judge = Callable[[Any, str], FieldViolation | None]
+
+_WELL_KNOWN: dict[str, _Judge] = {
+    "google.protobuf.Duration": _duration,
+    "google.protobuf.Timestamp": _time,
+}
+_SCALARS: dict[int, _Judge] = {
+    FieldDescriptor.CPPTYPE_STRING: _text,
+    FieldDescriptor.CPPTYPE_DOUBLE: _number,
+    FieldDescriptor.CPPTYPE_INT32: _whole_number,
+}
