@@ -107,15 +107,23 @@ class Loading:
                 if held.version == str(self._version):
                     states[name] = LoadingState(held.state, held.reason)
         for name, state in states.items():
-            if self._seen.get(name) != state:
-                self._report.say(f"{self._version.short} on {name}: {state}")
+            before = self._seen.get(name)
+            if before is None or before.state != state.state:
+                # Reasons are told once, with the outcome.
+                self._report.say(f"{self._version.short} on {name}: {state_word(state.state)}")
         self._seen = states
         found = [state.state for state in states.values()]
         if _READY in found:
+            self._say_failures(states)
             return True
         if found and len(found) == len(mine) and all(state == _FAILED for state in found):
             self._fail(states)
         return False
+
+    def _say_failures(self, states: dict[str, LoadingState]) -> None:
+        for name, state in states.items():
+            if state.reason:
+                self._report.say(f"{self._version.short} on {name}: {state}")
 
     def _fail(self, states: dict[str, LoadingState]) -> None:
         reason = next(iter(states.values())).reason

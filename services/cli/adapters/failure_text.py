@@ -3,14 +3,19 @@
 import json
 
 from services.cli.domain.exit_code import status_of
-from services.rpc.errors import InferplaneError
+from services.rpc.errors import FieldViolation, InferplaneError
 
 
 def as_lines(error: InferplaneError) -> str:
-    """One line that says what is wrong, and one more for each field if there are several."""
-    lines = [f"error: {error.message}"]
-    if len(error.violations) > 1 or not _is_in(error):
-        lines += [f"  {v.field}: {v.description}" for v in error.violations]
+    """One line that says what is wrong, or one for each field if there are several; nothing is said twice."""
+    told = [_told(violation) for violation in error.violations]
+    joined = "; ".join(told)
+    if len(told) > 1 and error.message.endswith(joined):
+        where = error.message.removesuffix(joined)
+        lines = [f"error: {where}{len(told)} fields are wrong", *(f"  {each}" for each in told)]
+    else:
+        lines = [f"error: {error.message}"]
+        lines += [f"  {_told(v)}" for v in error.violations if v.description not in error.message]
     if error.retry_after is not None:
         lines.append(f"  try again in {error.retry_after:g} s")
     return "\n".join(lines)
@@ -29,6 +34,10 @@ def as_json(error: InferplaneError) -> str:
     return json.dumps({"error": value}, ensure_ascii=False)
 
 
-def _is_in(error: InferplaneError) -> bool:
-    """Whether the message already tells its only violation."""
-    return all(v.description in error.message for v in error.violations)
+def _told(violation: FieldViolation) -> str:
+    """A violation with its field, which some descriptions name themselves."""
+    if violation.description.startswith(f"{violation.field}:") or (
+        f"`{violation.field}`" in violation.description
+    ):
+        return violation.description
+    return f"{violation.field}: {violation.description}"

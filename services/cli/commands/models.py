@@ -243,7 +243,18 @@ def delete(
     from services.cli.adapters import catalog
     from services.cli.adapters.edge import call
     from services.cli.domain.reference import parse_model_reference
+    from services.rpc.errors import FailedPreconditionError
 
     model, version = parse_model_reference(reference)
-    call(address, lambda edge: catalog.delete(edge, model, version, force=force))
+    try:
+        call(address, lambda edge: catalog.delete(edge, model, version, force=force))
+    except FailedPreconditionError as error:
+        if version is not None or force:
+            raise
+        raise FailedPreconditionError(
+            f"{error.message}\nTo delete its versions and aliases too:"
+            f" inferplane models delete {model} --force",
+            reason=error.reason,
+            metadata=error.metadata,
+        ) from error
     terminal(output).say(f"deleted {reference}")

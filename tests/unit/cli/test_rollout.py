@@ -95,6 +95,7 @@ async def test_failure_on_all_workers_ends_it(
     with pytest.raises(FailedPreconditionError, match="bad op") as failed:
         await roll_out(edge, _rollout(50), report)
     assert failed.value.metadata["load_error"] == "bad op"
+    assert report.said == ["m@2 on w1: pulling", "m@2 on w1: failed"]  # the reason is told once
     assert _weights(store.endpoints["endpoints/e"]) == {"models/m/versions/1": 100}
 
 
