@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
-    if list(arguments) == [
-        "version"
-    ]:  # so often asked by scripts that it shall not wait for imports
+    # So often asked by scripts that it shall not wait for imports.
+    if list(arguments) in (["version"], ["--version"]):
         from services.cli.adapters.release import version
 
         sys.stdout.write(f"inferplane {version()}\n")

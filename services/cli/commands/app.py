@@ -1,16 +1,23 @@
 """The command line as a whole."""
 
+import sys
+from typing import Annotated, Any
+
 import typer
+import typer.main
 
 from services.cli.commands import about, aliases, endpoints, machine, models, serving, status
 from services.cli.commands.options import SERVE_PANEL
+
+_HELP_OPTIONS = ["--help", "-h"]
 
 app = typer.Typer(
     name="inferplane",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings={"help_option_names": _HELP_OPTIONS},
     help="Serves models over gRPC and REST through Envoy. Start with: inferplane demo, or inferplane up.",
+    epilog="In a checkout, for who develops it: test, lint, typecheck, generate, lock, release-protos.",
 )
 
 for commands in (about.app, machine.app, status.app, serving.app):
@@ -19,3 +26,39 @@ app.add_typer(models.app, name="models", rich_help_panel=SERVE_PANEL)
 app.add_typer(aliases.app, name="aliases", rich_help_panel=SERVE_PANEL)
 app.add_typer(endpoints.app, name="endpoints", rich_help_panel=SERVE_PANEL)
 app.add_typer(serving.traffic, name="traffic", rich_help_panel=SERVE_PANEL)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from services.cli.adapters.release import version
+
+        sys.stdout.write(f"inferplane {version()}\n")
+        raise typer.Exit
+
+
+_Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_say_version, is_eager=True, help="Print the release."),
+]
+
+
+@app.callback()
+def _root(*, version: _Version = False) -> None:
+    """Options before any command."""
+
+
+def command() -> Any:
+    """The command line, ready to run."""
+    root = typer.main.get_command(app)
+    _show_no_type_of_flags(root)
+    return root
+
+
+def _show_no_type_of_flags(command: Any) -> None:
+    """In help a flag stands alone: typer would write `<bool>` beside it, as if it took a value."""
+    context = typer.Context(command, help_option_names=_HELP_OPTIONS)
+    for option in command.get_params(context):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for inner in getattr(command, "commands", {}).values():
+        _show_no_type_of_flags(inner)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typer.exceptions import Abort, TyperException
 
 from services.cli.adapters import failure_text
-from services.cli.commands.app import app
+from services.cli.commands.app import command
 from services.cli.commands.options import Invocation
 from services.cli.domain.exit_code import ExitCode, UsageError, exit_code_of
 from services.rpc.errors import InferplaneError
@@ -17,13 +17,15 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
     invocation = Invocation(as_json=asks_for_json(arguments))
     try:
-        result = app(
+        result = command().main(
             args=list(arguments), prog_name="inferplane", standalone_mode=False, obj=invocation
         )
         return result if isinstance(result, int) else ExitCode.OK
     except InferplaneError as error:
         return _fail(error, invocation)
     except TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # private to typer; the help is shown
+            return ExitCode.USAGE
         return _fail(UsageError(_usage_text(error)), invocation)
     except (Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
@@ -46,7 +48,7 @@ def _fail(error: InferplaneError, invocation: Invocation) -> int:
 
 
 def _usage_text(error: TyperException) -> str:
-    """What is wrong with what was typed, and where help is."""
+    """What is wrong with what was typed, and in the next line where help is."""
     context = getattr(error, "ctx", None)
     text = error.format_message()
-    return f"{text} Try: {context.command_path} --help" if context is not None else text
+    return f"{text}\nTry: {context.command_path} --help" if context is not None else text

@@ -15,6 +15,7 @@ import typer.main
 from services.cli.__main__ import main
 from services.cli.commands import entry
 from services.cli.commands.app import app
+from tools.bootstrap import DEVELOPMENT_COMMANDS
 
 _ROOT = Path(__file__).parents[3]
 
@@ -74,6 +75,8 @@ def test_every_command_explains_itself(path: str, capsys: pytest.CaptureFixture[
         pytest.param("deploy m@1 --weight nan", "more than 0, at most 100", id="weight of nan"),
         pytest.param("traffic set e 1", "2=90", id="no weight"),
         pytest.param("infer e --json /nowhere", "/nowhere: No such file", id="no file"),
+        pytest.param("models push m /nowhere", "/nowhere: No such file", id="no file to push"),
+        pytest.param("endpoints apply -f /nowhere", "/nowhere: No such file", id="no YAML file"),
     ],
 )
 def test_usage_errors(
@@ -90,7 +93,7 @@ def test_usage_errors(
     assert plain.out == ""
     assert main([*typed, "-o", "json"]) == 2
     error = json.loads(capsys.readouterr().err)["error"]
-    assert error["reason"] == "USAGE"
+    assert error["reason"] in ("USAGE", "FILE_NOT_FOUND")
     assert told in error["message"]
 
 
@@ -125,6 +128,37 @@ def test_bad_names_are_refused_before_any_call(
     """A name that can't be one never leaves this process; the rule is told."""
     assert main(arguments.split()) == code
     assert "1 to 63 characters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("group", ["", "models", "aliases", "endpoints", "traffic"])
+def test_a_group_alone_shows_its_help(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it can do, exit code 2, and no error without words."""
+    assert main(group.split()) == 2
+    shown = capsys.readouterr()
+    assert f"Usage: inferplane {group}".rstrip() in shown.out
+    assert shown.err == ""
+
+
+def test_where_help_is_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """After the message."""
+    assert main(["deploy"]) == 2
+    assert capsys.readouterr().err.splitlines()[1:] == ["Try: inferplane deploy --help"]
+
+
+@pytest.mark.parametrize("path", ["", *_COMMANDS])
+def test_flags_have_no_type(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A flag takes no value, so help shows none."""
+    assert main([*path.split()[1:], "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "bool" not in shown
+    assert "-h " in shown
+
+
+def test_help_tells_the_commands_of_the_script(capsys: pytest.CaptureFixture[str]) -> None:
+    """What `./inferplane` runs itself is listed too."""
+    main(["--help"])
+    listed = " ".join(capsys.readouterr().out.rpartition("develops it:")[2].split()).rstrip(".")
+    assert set(listed.split(", ")) == DEVELOPMENT_COMMANDS
 
 
 def test_nothing_listens(capsys: pytest.CaptureFixture[str], free_address: str) -> None:
@@ -182,6 +216,13 @@ def test_help_needs_no_grpc() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Usage: inferplane" in done.stdout
+
+
+def test_version_as_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--version` says what `version` says."""
+    assert main(["version"]) == main(["--version"]) == 0
+    one, other = capsys.readouterr().out.splitlines()
+    assert one == other
 
 
 def test_version_as_json(capsys: pytest.CaptureFixture[str]) -> None:
