@@ -151,6 +151,7 @@ class Launch:
             self._failure = StartError(
                 f"{looping[0].spec.name} dies again and again; its log is {looping[0].spec.log}",
                 reason="CRASH_LOOP",
+                metadata={"service": looping[0].spec.name, "log": str(looping[0].spec.log)},
             )
             self._hopeless.set()
 

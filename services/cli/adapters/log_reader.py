@@ -33,17 +33,15 @@ class LogReader:
         self._services = services
         self._followed: dict[str, _Followed] = {}
         found = self._paths()
+        if not self._all():
+            raise NotFoundError(f"no logs: {state.nothing_runs}", reason="LOG_NOT_FOUND")
         for service in services:
             if not any(_is_of(service, name) for name in found):
-                there = ", ".join(sorted(self._all())) or "none"
+                there = ", ".join(sorted(self._all()))
                 raise NotFoundError(
                     f"no log of {service!r} in {state.logs}; there are: {there}",
                     reason="LOG_NOT_FOUND",
                 )
-        if not found:
-            raise NotFoundError(
-                f"no logs in {state.logs}; start it with: inferplane up", reason="LOG_NOT_FOUND"
-            )
 
     def _all(self) -> dict[str, Path]:
         return {path.stem: path for path in self._folder.glob("*.log")}

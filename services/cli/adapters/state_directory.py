@@ -168,6 +168,14 @@ class StateDirectory:
         except FileNotFoundError:
             return False
 
+    @property
+    def nothing_runs(self) -> str:
+        """That no mesh runs here, and where one may run instead."""
+        return (
+            f"no mesh runs on {self.path}; if it runs elsewhere (the demo's does),"
+            " say where with --state-dir or INFERPLANE_STATE_DIR"
+        )
+
     def write_processes(self, processes: Sequence[RunningProcess]) -> None:
         """Write down what runs; the first is the supervisor."""
         _write_json(self._processes, [asdict(process) for process in processes])
@@ -190,7 +198,7 @@ class StateDirectory:
         record = _read_json(self._services)
         if record is None or not self.is_held():
             raise UnavailableError(
-                f"nothing runs on {self.path}; start it with: inferplane up",
+                f"{self.nothing_runs}\nTo start one: inferplane up",
                 reason="NOT_RUNNING",
                 metadata={"state_dir": str(self.path)},
             )

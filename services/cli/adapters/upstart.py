@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 
 import psutil
 
+from services.cli.adapters import port_owner
 from services.cli.adapters.launch import Launch, Ready
 from services.cli.adapters.mesh import MeshSettings, cores
 from services.cli.adapters.narrator import Narrator
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
+from services.cli.domain import log_line
 from services.cli.domain.exit_code import StartError, UsageError
 from services.cli.drivers.log_file import LogFile
 from services.rpc import address as addresses
@@ -25,7 +28,7 @@ from services.rpc.errors import DeadlineExceededError, UnavailableError
 from services.rpc.settings import PREFIX, environment_for_children
 
 _DEFAULT_EDGE = "127.0.0.1:8080"
-_LAST_LINES = 20
+_LAST_LINES = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,8 @@ def run_here(order: UpOrder) -> None:
         narrator.say("stopped")
     except StartError as error:
         if order.ready_fd is not None:
-            _tell(order.ready_fd, {"error": error.message, "reason": error.reason})
+            told = {"error": error.message, "reason": error.reason, "metadata": error.metadata}
+            _tell(order.ready_fd, told)
         raise
     finally:
         narrator.end()
@@ -119,6 +123,8 @@ def _tell(descriptor: int, value: dict[str, Any]) -> None:
 def run_detached(order: UpOrder) -> None:
     """Start the mesh in a session of its own; returns when it answers, StartError if it does not."""
     order.state.prepare()
+    with order.state.held():  # who is refused writes into no log of the one that runs
+        port_owner.check_free(order.edge)
     log = order.state.logs / "supervisor.log"
     opened = LogFile(log)
     opened.open()  # moves a large one aside
@@ -148,11 +154,22 @@ def run_detached(order: UpOrder) -> None:
     value = json.loads(told)
     if "error" in value:
         process.wait()
-        raise StartError(value["error"], reason=value["reason"])
+        _show_end_of_log(value["metadata"])
+        raise StartError(value["error"], reason=value["reason"], metadata=value["metadata"])
     process.returncode = 0  # it goes on; nothing here waits for it
     ready = Ready(value["seconds"], str(order.edge), order.mesh.workers, order.pool)
     told_order = UpOrder(**{**_fields(order), "ready_fd": 0})
     sys.stderr.write("\n".join(summary(ready, told_order)) + "\n")
+
+
+def _show_end_of_log(metadata: Mapping[str, str]) -> None:
+    """What a service that dies again and again has said; `up` in the foreground shows it as it happens."""
+    if "log" not in metadata:
+        return
+    service = metadata["service"]
+    sys.stderr.write(f"{service} dies again and again. The end of its log:\n")
+    for raw in _tail(Path(metadata["log"])):
+        sys.stderr.write(f"  {log_line.parse(service, raw).text}\n")
 
 
 def _fields(order: UpOrder) -> dict[str, Any]:
@@ -219,4 +236,4 @@ def _clean(state: StateDirectory) -> str:
     except FileNotFoundError:  # nothing was ever there
         pass
     ended = f"; ended {len(left)} left-over processes" if left else ""
-    return f"nothing runs on {state.path}{ended}"
+    return f"{state.nothing_runs}{ended}"

@@ -34,8 +34,21 @@ def demo(
             show_default="off",
         ),
     ] = False,
+    edge_port: Annotated[
+        int | None,
+        typer.Option(
+            "--edge-port",
+            "-p",
+            envvar="INFERPLANE_DEMO_EDGE_PORT",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Where clients call, on 127.0.0.1; 0: any free port.",
+            show_default="8080, or a free one if that is taken",
+        ),
+    ] = None,
 ) -> None:
     """Serve real models on this machine: train, push, deploy, call, split traffic and change it live."""
     from services.cli.demo.command import demo as run
 
-    run(exit_=exit_)
+    run(exit_=exit_, port=edge_port)

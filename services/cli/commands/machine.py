@@ -1,5 +1,6 @@
 """Commands on this machine's own mesh: up, down, worker, logs."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -218,7 +219,10 @@ def logs(
     """Show what the services of this machine's mesh logged, in the order of time."""
     from services.cli.adapters.log_reader import LogReader
 
-    reader = LogReader(state_directory(state_dir), service or [], raw=raw)
+    state = state_directory(state_dir)
+    reader = LogReader(state, service or [], raw=raw)
+    if not state.is_held():
+        sys.stderr.write(f"{state.nothing_runs}\nThese are the logs of the last one here:\n")
     reader.show(lines)
     if follow:
         reader.follow()

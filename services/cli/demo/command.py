@@ -1,6 +1,7 @@
 """The demo's story: start a mesh, push two real models, call them, split traffic, move it live."""
 
 import asyncio
+import shutil
 import signal
 import socket
 import tempfile
@@ -31,24 +32,48 @@ _SENTENCES = (
 )
 
 
-def demo(*, exit_: bool) -> None:
-    """Run the story; with `exit_` end when it is told, with 1 if any served answer was wrong or any call failed."""
+def demo(*, exit_: bool, port: int | None) -> None:
+    """Run the story; with `exit_` end when it is told, with 1 if any served answer was wrong or any call failed.
+
+    The edge listens on `port`; 0 is any free one, None the usual one if it is free.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the mesh is stopped too
     console = Console(highlight=False)
     began = time.monotonic()
     judge = Judge()
-    with tempfile.TemporaryDirectory(prefix="inferplane-demo-") as folder:
-        shell = Shell(console, Path(folder) / "state", f"127.0.0.1:{_choose_port(console)}")
+    chosen = _choose_port(console) if port is None else port or free_port()
+    with _folder(console) as folder:
+        shell = Shell(console, folder / "state", f"127.0.0.1:{chosen}")
         with _mesh(shell):
-            _push_and_deploy(shell, judge, Path(folder))
+            _push_and_deploy(shell, judge, folder)
             _ask_digits(shell, judge)
             _ask_minilm(shell, judge)
             failed = asyncio.run(_move_traffic(shell, judge))
             _verdict(console, judge, failed, time.monotonic() - began)
             if not exit_:
                 _stay(shell)
-    if exit_ and (judge.wrong or failed):
-        raise typer.Exit(1)
+        if exit_ and (judge.wrong or failed):
+            raise typer.Exit(1)
+
+
+@contextmanager
+def _folder(console: Console) -> Iterator[Path]:
+    """A folder for the demo's files and state, gone at the end unless the demo fails."""
+    folder = Path(tempfile.mkdtemp(prefix="inferplane-demo-"))
+    failed = True
+    try:
+        yield folder
+        failed = False
+    except KeyboardInterrupt:
+        failed = False
+        raise
+    finally:
+        if failed:
+            console.print(f"The demo failed; it keeps {folder}. To read its logs:", soft_wrap=True)
+            hint = f"  INFERPLANE_STATE_DIR={folder / 'state'} inferplane logs"
+            console.print(hint, soft_wrap=True)
+        else:
+            shutil.rmtree(folder)
 
 
 def _choose_port(console: Console) -> int:
@@ -178,8 +203,9 @@ def _stay(shell: Shell) -> None:
         f"inferplane traffic set digits 1=20 2=80{other}",
         f"curl http://{shell.address}/v2/models/digits",
         f"INFERPLANE_STATE_DIR={shell.state_dir} inferplane worker",
+        f"INFERPLANE_STATE_DIR={shell.state_dir} inferplane logs --follow",
     ):
-        shell.console.print(f"  {line}")
+        shell.console.print(f"  {line}", soft_wrap=True)
     with suppress(KeyboardInterrupt):
         signal.pause()
     shell.console.print("Stopping.")

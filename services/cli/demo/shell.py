@@ -28,6 +28,7 @@ class Shell:
             [sys.executable, "-m", "services.cli", *arguments],
             env=environment_for_children(state_dir=str(self.state_dir), address=self.address),
             stdout=subprocess.DEVNULL if quiet else None,
+            stderr=subprocess.DEVNULL if quiet else None,
             check=False,
         )
         if done.returncode:

@@ -195,12 +195,21 @@ def test_detached_up_goes_on_and_down_ends_it(tmp_path: Path) -> None:
             "supervisor", "envoy", "worker-1", "router", "registry",
         ]  # fmt: skip
         assert run("endpoints", "list", **environment).returncode == 0
+        log = tmp_path / "logs" / "supervisor.log"
+        before = log.read_text()
+        second = run("up", "--detach", **environment)
+        assert (second.returncode, log.read_text()) == (1, before)
+        assert f"process {processes[0].pid} holds it" in second.stderr
     finally:
         down = run("down", **environment)
     assert f"(pid {processes[0].pid})" in down.stderr
     _assert_gone(processes)
     again = run("down", **environment)
-    assert (again.returncode, again.stderr) == (0, f"nothing runs on {tmp_path}\n")
+    assert again.returncode == 0
+    assert again.stderr.startswith(f"no mesh runs on {tmp_path}; if it runs elsewhere")
+    logs = run("logs", **environment)
+    assert logs.stderr.startswith(f"no mesh runs on {tmp_path}; if it runs elsewhere")
+    assert "listening" in logs.stdout
     assert "stopped" in (tmp_path / "logs" / "supervisor.log").read_text()
 
 
@@ -216,6 +225,9 @@ def test_start_that_is_hopeless_ends(tmp_path: Path, detach: list[str]) -> None:
     last = done.stderr.splitlines()[-1]
     log = tmp_path / "logs" / "registry.log"
     assert last == f"error: registry dies again and again; its log is {log}"
+    told = done.stderr.partition("registry dies again and again. The end of its log:\n")[2]
+    assert told.startswith("  ")
+    assert "nonsense" in told
     assert "nonsense" in log.read_text()
     assert not StateDirectory(tmp_path).is_held()
 
@@ -243,7 +255,7 @@ def test_extra_worker_needs_a_running_mesh(tmp_path: Path) -> None:
     """Where nothing runs, exit code 4 and what to start."""
     refused = run("worker", INFERPLANE_STATE_DIR=str(tmp_path))
     assert refused.returncode == 4
-    assert "start it with: inferplane up" in refused.stderr
+    assert "To start one: inferplane up" in refused.stderr
 
 
 def test_metrics_of_every_process_can_be_scraped(shared: RunningMesh) -> None:

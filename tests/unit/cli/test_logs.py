@@ -102,7 +102,7 @@ def test_unknown_service(state: StateDirectory, tmp_path: Path) -> None:
     """The message lists what there is."""
     with pytest.raises(NotFoundError, match="there are: router, worker-1"):
         LogReader(state, ["nobody"], raw=False)
-    with pytest.raises(NotFoundError, match="no logs in"):
+    with pytest.raises(NotFoundError, match="no logs: no mesh runs on"):
         LogReader(StateDirectory(tmp_path / "none"), [], raw=False)
 
 
