@@ -102,6 +102,7 @@ def _parts(
             max_queued_bytes=config.max_queue_bytes,
             concurrent_runs=config.concurrent_runs,
             drain_seconds=config.drain_seconds,
+            stall_seconds=config.stall_seconds,
             quiet_seconds=_QUIET_SECONDS,
         ),
     )

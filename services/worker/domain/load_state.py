@@ -13,7 +13,7 @@ class LoadState(Enum):
     WARMING = "WARMING"  # answers its example
     READY = "READY"
     DRAINING = "DRAINING"  # unassigned: finishes what still comes and runs
-    FAILED = "FAILED"  # tried again with back-off
+    FAILED = "FAILED"  # does not load: tried again with back-off; or computes without end
     GONE = "GONE"
 
 
@@ -24,9 +24,11 @@ FOLLOWS: dict[LoadState, frozenset[LoadState]] = {
     _S.PULLING: frozenset({_S.LOADING, _S.FAILED, _S.GONE}),
     _S.LOADING: frozenset({_S.WARMING, _S.FAILED, _S.GONE}),
     _S.WARMING: frozenset({_S.READY, _S.FAILED, _S.GONE}),
-    _S.READY: frozenset({_S.DRAINING, _S.GONE}),  # GONE: the worker itself stops
+    # FAILED: a run is stuck. GONE: the worker itself stops.
+    _S.READY: frozenset({_S.DRAINING, _S.FAILED, _S.GONE}),
     _S.DRAINING: frozenset({_S.GONE}),
-    _S.FAILED: frozenset({_S.PULLING, _S.GONE}),
+    # READY: the run that was stuck has ended; DRAINING: unassigned before it has.
+    _S.FAILED: frozenset({_S.PULLING, _S.READY, _S.DRAINING, _S.GONE}),
     _S.GONE: frozenset(),
 }
 

@@ -26,6 +26,7 @@ from services.worker.domain.batch_arrays import (
 from services.worker.domain.contents import Array
 from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.pace import Pace
+from services.worker.domain.progress import Progress
 from services.worker.domain.raw_contents import raw_size
 from services.worker.domain.signature import Signature
 from services.worker.ports.meter import VersionMeter
@@ -81,6 +82,7 @@ class Batcher:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failed: asyncio.Future[None] | None = None
         self._pace = Pace()
+        self._progress = Progress()
 
     async def submit(self, request: InferRequest, deadline: float | None) -> Outputs:
         """Outputs of one request; `deadline` is a time of the monotonic clock.
@@ -133,6 +135,10 @@ class Batcher:
         """The caller has gone: it is not told any more, and if it still waits nothing is computed for it."""
         waiting.deliver = None
         self._queue.leave(waiting)
+
+    def stuck_for(self, patience: float) -> float | None:
+        """How long a run has lasted, if that is longer than `patience` and far longer than any before."""
+        return self._progress.stuck_for(time.monotonic(), patience)
 
     async def run(self) -> None:
         """Compute until cancelled; then end what still waits with UnavailableError."""
@@ -271,7 +277,12 @@ class Batcher:
             return self._run(waiting.feeds, [waiting])
 
     def _run(self, feeds: Mapping[str, Array], batch: list[Waiting]) -> Outputs:
-        return self._model.session.run(feeds, wanted_outputs(self._model.signature, batch))
+        outputs = wanted_outputs(self._model.signature, batch)
+        run = self._progress.begin(time.monotonic())
+        try:
+            return self._model.session.run(feeds, outputs)
+        finally:
+            self._progress.end(run, time.monotonic())
 
 
 def _closing() -> UnavailableError:

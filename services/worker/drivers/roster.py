@@ -67,7 +67,7 @@ class Roster:
 
     def _candidates(self) -> list[Candidate]:
         return [
-            Candidate(runner.spec.name, runner.spec.created_ns, runner.served is not None)
+            Candidate(runner.spec.name, runner.spec.created_ns, runner.state in SERVES)
             for runner in self._runners.values()
         ]
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 import tenacity
@@ -37,8 +38,10 @@ class RunnerDefaults:
     max_queued_bytes: int
     concurrent_runs: int  # of a version that is not batched
     drain_seconds: float
+    stall_seconds: float = 10.0  # a run may last so long however short others were
     quiet_seconds: float = 0.5  # silence after which nobody routes here any more
     longest_backoff: float = 60.0  # seconds between attempts to load
+    look_seconds: float = 0.5  # between looks at whether a run is stuck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,22 +125,42 @@ class VersionRunner:
     async def _serve(self, served: ServedVersion) -> None:
         computing = asyncio.create_task(served.batcher.run())
         released = asyncio.create_task(self._released.wait())
+        watching: asyncio.Task[None] | None = None
         service = str(self.spec.name)
         try:
             self.served = served
             await self._parts.health.set_health(service, serving=True)
             self._to(LoadState.READY)
-            await asyncio.wait({computing, released}, return_when=asyncio.FIRST_COMPLETED)
-            if computing.done():
-                computing.result()
+            watching = asyncio.create_task(self._watch(served))
+            await asyncio.wait({computing, released, watching}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (computing, watching):
+                if task.done():
+                    task.result()
+            await _end(watching)
             await self._drain(served)
         finally:
             self.served = None
-            for task in (computing, released):
-                task.cancel()
-            await asyncio.gather(computing, released, return_exceptions=True)
+            await _end(*filter(None, (computing, released, watching)))
             await self._parts.health.set_health(service, serving=False)
             served.meter.close()
+
+    async def _watch(self, served: ServedVersion) -> None:
+        """READY only while runs come to an end; a run that never does cannot be stopped, only avoided."""
+        defaults, service = self._parts.defaults, str(self.spec.name)
+        while True:
+            await asyncio.sleep(defaults.look_seconds)
+            seconds = served.batcher.stuck_for(defaults.stall_seconds)
+            was_stuck = self._life.state is LoadState.FAILED
+            if (seconds is not None) == was_stuck:
+                continue
+            if seconds is not None:
+                reason = f"no progress for {seconds:.0f} s: a run is still computing"
+                self._to(LoadState.FAILED, reason)
+                _log.error("version stuck", version=service, seconds=round(seconds, 1))
+            else:
+                self._to(LoadState.READY)
+                _log.info("version computes again", version=service)
+            await self._parts.health.set_health(service, serving=seconds is None)
 
     async def _drain(self, served: ServedVersion) -> None:
         defaults = self._parts.defaults
@@ -238,6 +261,13 @@ class VersionRunner:
                 await self._again.wait()
         except TimeoutError:
             return
+
+
+async def _end(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _warm(spec: VersionSpec, session: Session) -> None:
