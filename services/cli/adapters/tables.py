@@ -145,13 +145,16 @@ def endpoint_fields(endpoint: endpoint_pb2.Endpoint) -> dict[str, str]:
 
 def policy_fields(endpoint: endpoint_pb2.Endpoint) -> dict[str, str]:
     """One endpoint with its whole policy, also what is not set."""
-    return endpoint_fields(endpoint) | {
+    fields = endpoint_fields(endpoint)
+    last = {key: fields.pop(key) for key in ("tags", "updated")}
+    policy = {
         "sticky": endpoint.sticky_header or "off: each call by chance",
         "mirror": _mirror(endpoint) or "off",
         "timeout": _timeout(endpoint) or "60 s (default)",
         "retries": _retries(endpoint.retry_policy),
         "limits": _limits(endpoint.circuit_limits),
     }
+    return fields | policy | last
 
 
 def _retries(policy: endpoint_pb2.RetryPolicy) -> str:
