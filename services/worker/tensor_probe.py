@@ -11,11 +11,12 @@ import resource
 import signal
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import BinaryIO
 
 import orjson
 
-from services.rpc.errors import InferplaneError
+from services.rpc.errors import InferplaneError, InvalidArgumentError
 from services.worker.adapters import probe_order
 from services.worker.adapters.onnx_files import check_graph, check_tree
 from services.worker.adapters.onnx_graph import is_steady
@@ -80,7 +81,7 @@ def _examine(order: ProbeOrder, lines: Lines) -> Mapping[str, object]:
     session = loader.load(order.spec, order.folder)
     lines.write({"stage": "answering its example"})
     signature = order.spec.signature
-    _run_example(signature, session)
+    example.check_answer(signature, partial(_run, signature, session))
     lines.write({"stage": "comparing a batch with single runs"})
     reason = _batching_problem(signature, session)
     return {"batchable": reason is None, "reason": reason or "", "steady": steady}
@@ -91,29 +92,28 @@ def _only_cpu(order: ProbeOrder) -> bool:
     return (order.spec.settings.execution_providers or order.execution_providers) == _CPU
 
 
-def _run_example(signature: Signature, session: OnnxSession) -> None:
-    try:
-        outputs = _run(signature, session, example.zeros(signature))
-    except InferplaneError as error:
-        raise LoadError(f"the example failed: {error.message}") from error
-    wrong = example.wrong_output(signature, outputs)
-    if wrong is not None:
-        raise LoadError(wrong)
-
-
 def _batching_problem(signature: Signature, session: OnnxSession) -> str | None:
     """Why requests must not share a run; None: they may."""
     if not signature.inputs or not signature.has_free_rows:
         return "not every input and output has a free first dimension"
-    feeds = example.distinct_rows(signature, _ROWS)
     try:
-        batched = _run(signature, session, feeds)
-        singles = [
-            _run(signature, session, {name: array[n : n + 1] for name, array in feeds.items()})
-            for n in range(_ROWS)
-        ]
+        try:
+            return _difference(signature, session, example.distinct_rows(signature, _ROWS))
+        except InvalidArgumentError:  # as with the example: maybe of a zero
+            return _difference(signature, session, example.distinct_rows(signature, _ROWS, least=1))
     except InferplaneError as error:
         return f"the example with {_ROWS} rows failed: {error.message}"
+
+
+def _difference(
+    signature: Signature, session: OnnxSession, feeds: Mapping[str, Array]
+) -> str | None:
+    """How a batch of these rows differs from its rows alone; None: it doesn't."""
+    batched = _run(signature, session, feeds)
+    singles = [
+        _run(signature, session, {name: array[n : n + 1] for name, array in feeds.items()})
+        for n in range(_ROWS)
+    ]
     return example.wrong_output(signature, batched) or example.batch_difference(batched, singles)
 
 

@@ -62,6 +62,17 @@ def centred() -> bytes:
     return model(nodes, [tensor("x", kind, ("n", 2))], [tensor("y", kind, ("n", 2))])
 
 
+def divided(operator: str) -> bytes:
+    """Y = a / b or a mod b in whole numbers: refuses zeros."""
+    kind = TensorProto.INT64
+    node = helper.make_node(operator, ["a", "b"], ["y"])
+    return model(
+        [node],
+        [tensor("a", kind, ("n",)), tensor("b", kind, ("n",))],
+        [tensor("y", kind, ("n",))],
+    )
+
+
 def reciprocal() -> bytes:
     """Y = 1 / x: gives infinity for 0."""
     kind = TensorProto.FLOAT

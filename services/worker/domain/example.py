@@ -1,11 +1,13 @@
 """Example inputs that a version answers before it takes calls, and what its answers must be."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from services.rpc.errors import InferplaneError, InvalidArgumentError
 from services.worker.domain.contents import Array
 from services.worker.domain.datatype import BOOL, BYTES
+from services.worker.domain.load_state import LoadError
 from services.worker.domain.signature import FREE, Signature, TensorSpec
 
 _RELATIVE, _ABSOLUTE = (
@@ -19,8 +21,35 @@ def zeros(signature: Signature, rows: int = 1) -> dict[str, Array]:
     return {spec.name: _filled(spec, rows) for spec in signature.inputs}
 
 
-def distinct_rows(signature: Signature, rows: int) -> dict[str, Array]:
-    """Rows that differ, the same at each call; numbers from 0 to 1, so that indices stay valid."""
+def ones(signature: Signature) -> dict[str, Array]:
+    """The same with ones (BYTES: the digit)."""
+    return {
+        name: np.full_like(a, "1" if a.dtype == object else 1)
+        for name, a in zeros(signature).items()
+    }
+
+
+def check_answer(
+    signature: Signature, run: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+) -> None:
+    """Have an example answered as declared: zeros, or ones if zeros are refused. Raises LoadError."""
+    try:
+        try:
+            outputs = run(zeros(signature))
+        except InvalidArgumentError as refused:  # zeros may be what a model divides by
+            try:
+                outputs = run(ones(signature))
+            except InvalidArgumentError:
+                raise refused from None
+    except InferplaneError as error:
+        raise LoadError(f"the example failed: {error.message}") from error
+    wrong = wrong_output(signature, outputs)
+    if wrong is not None:
+        raise LoadError(wrong)
+
+
+def distinct_rows(signature: Signature, rows: int, least: int = 0) -> dict[str, Array]:
+    """Rows that differ, the same at each call; integers are `least` or the next, so that indices stay valid."""
     numbers = np.random.default_rng(7)
     feeds = zeros(signature, rows)
     for spec in signature.inputs:
@@ -28,8 +57,11 @@ def distinct_rows(signature: Signature, rows: int) -> dict[str, Array]:
         if spec.datatype is BYTES:
             strings = [f"row {n}" for n in range(int(np.prod(shape)))]
             feeds[spec.name] = np.array(strings, dtype=object).reshape(shape)
-        elif spec.datatype is BOOL or spec.datatype.is_integer:
+        elif spec.datatype is BOOL:
             feeds[spec.name] = numbers.integers(0, 2, shape).astype(spec.datatype.dtype)
+        elif spec.datatype.is_integer:
+            whole = numbers.integers(least, least + 2, shape)
+            feeds[spec.name] = whole.astype(spec.datatype.dtype)
         else:
             feeds[spec.name] = np.asarray(numbers.random(shape)).astype(spec.datatype.dtype)
     return feeds

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from services.rpc.errors import (
+    CancelledError,
     DeadlineExceededError,
     InferplaneError,
     ResourceExhaustedError,
@@ -272,9 +273,17 @@ class Batcher:
             return self._run(waiting.feeds, [waiting])
         pieces = chunks(waiting.feeds, waiting.rows, self._queue.limits.max_rows)
         try:
-            return join_outputs([self._run(piece, [waiting]) for piece in pieces])
+            return join_outputs([self._run_piece(piece, waiting) for piece in pieces])
         except ValueError:  # shapes that depend on the data don't fit below each other
             return self._run(waiting.feeds, [waiting])
+
+    def _run_piece(self, piece: Mapping[str, Array], waiting: Waiting) -> Outputs:
+        """A large request is given up between its pieces once nobody wants it any more."""
+        if waiting.deliver is None:
+            raise CancelledError("the caller has gone")
+        if waiting.deadline is not None and waiting.deadline <= time.monotonic():
+            raise DeadlineExceededError("the deadline passed between parts of the request")
+        return self._run(piece, [waiting])
 
     def _run(self, feeds: Mapping[str, Array], batch: list[Waiting]) -> Outputs:
         outputs = wanted_outputs(self._model.signature, batch)

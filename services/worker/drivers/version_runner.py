@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 import tenacity
 
-from services.rpc.errors import InferplaneError
 from services.worker.domain import example
 from services.worker.domain.assignment import Assignment, VersionSpec
 from services.worker.domain.batch import BatchLimits, BatchQueue
@@ -272,10 +271,4 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
 
 def _warm(spec: VersionSpec, session: Session) -> None:
     names = [output.name for output in spec.signature.outputs]
-    try:
-        outputs = session.run(example.zeros(spec.signature), names)
-    except InferplaneError as error:
-        raise LoadError(f"the example failed: {error.message}") from error
-    wrong = example.wrong_output(spec.signature, outputs)
-    if wrong is not None:
-        raise LoadError(wrong)
+    example.check_answer(spec.signature, lambda feeds: session.run(feeds, names))

@@ -75,6 +75,15 @@ async def test_external_data_of_the_version_itself_is_loaded(home: Home) -> None
         assert output(answer).tolist() == [[11, 21]]
 
 
+async def test_a_model_that_refuses_zeros_is_served(home: Home) -> None:
+    """Whole numbers are divided; its example was of ones."""
+    await home.registry.put(ODD, artifact.of_model(good.divided("Div")))
+    async with running(home.folder, home.registry_address) as worker:
+        await home.registry.until_state(ODD, "READY")
+        a, b = np.array([7, 9], np.int64), np.array([2, 3], np.int64)
+        assert output(await Client(worker.channel).infer("odd", a=a, b=b)).tolist() == [3, 3]
+
+
 async def test_a_failed_version_is_tried_at_once_when_placed_anew(home: Home) -> None:
     """The back-off of a minute is cut short; with the right bytes it becomes READY."""
     await home.registry.put(ODD, artifact.of_model(good.affine(2.0)))

@@ -186,6 +186,8 @@ def probe(*, memory_bytes: int = 0, seconds: float = 30.0) -> ChildProbe:
     [
         pytest.param(good.affine(2.0), True, "", id="rows free"),
         pytest.param(good.identity("BYTES"), True, "", id="strings"),
+        pytest.param(good.divided("Div"), True, "", id="no zeros: Div"),
+        pytest.param(good.divided("Mod"), True, "", id="no zeros: Mod"),
         pytest.param(good.identity("FP32", (2, 2)), False, "free first", id="fixed"),
         pytest.param(good.identity("FP32", ()), False, "free first", id="scalar"),
         pytest.param(good.centred(), False, "differs", id="rows that mix"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -281,6 +282,35 @@ async def test_short_runs_are_computed_without_a_thread() -> None:
         answers = await asyncio.gather(*(made.submit(asked(x), None) for x in range(4)))
         assert [a["y"].tolist() for a in answers] == [[0], [2], [4], [6]]
     assert session.batches[12:] in ([[0, 1, 2, 3]], [[0], [1, 2, 3]])
+
+
+async def test_a_large_request_whose_caller_goes_is_not_computed_on() -> None:
+    """Of three parts only the one that had begun is computed."""
+    session = ScriptedSession()
+    async with batcher(session) as made:
+        session.go.clear()
+        large = asyncio.create_task(made.submit(asked(*range(12)), None))
+        assert await asyncio.to_thread(session.started.acquire, timeout=10)
+        large.cancel()
+        await asyncio.gather(large, return_exceptions=True)
+        session.go.set()
+        assert (await made.submit(asked(50), None))["y"].tolist() == [100]
+    assert session.batches == [[0, 1, 2, 3], [50]]
+
+
+async def test_a_large_request_ends_at_its_deadline() -> None:
+    """The parts that are left when it passes are not computed."""
+    session = ScriptedSession()
+    async with batcher(session) as made:
+        session.go.clear()
+        deadline = time.monotonic() + 0.2
+        large = asyncio.create_task(made.submit(asked(*range(12)), deadline))
+        assert await asyncio.to_thread(session.started.acquire, timeout=10)
+        await asyncio.sleep(deadline - time.monotonic() + 0.01)  # it has passed then
+        session.go.set()
+        with pytest.raises(DeadlineExceededError, match="between parts"):
+            await large
+    assert session.batches == [[0, 1, 2, 3]]
 
 
 async def test_versions_that_are_not_steady_always_have_a_thread() -> None:
