@@ -17,10 +17,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import onnxruntime
 import uvloop
 from google.protobuf.field_mask_pb2 import FieldMask
-from inferplane.registry.v1 import endpoint_pb2, endpoint_service_pb2, endpoint_service_pb2_grpc
+from inferplane.discovery.v1 import discovery_service_pb2, discovery_service_pb2_grpc
+from inferplane.registry.v1 import (
+    endpoint_pb2,
+    endpoint_service_pb2,
+    endpoint_service_pb2_grpc,
+    placement_pb2,
+)
+from inferplane.router.v1 import router_service_pb2, router_service_pb2_grpc
 
 from benchmarks.load import Report, run
 from services.cli.demo import digits
@@ -83,12 +91,30 @@ async def _add_and_drain(mesh: Mesh) -> Event:
     return Event("worker added, then drained", begin, time.monotonic(), note)
 
 
-def _ready(mesh: Mesh) -> int:
-    workers = mesh.json("status")["workers"]
+def _ready(mesh: Mesh, pids: set[int] | None = None) -> int:
+    """Workers on which everything is READY; asked by a plain call, which costs less than a command."""
+    with grpc.insecure_channel(mesh.address) as channel:
+        stub = discovery_service_pb2_grpc.DiscoveryServiceStub(channel)
+        workers = stub.ListWorkers(discovery_service_pb2.ListWorkersRequest(), timeout=5).workers
+    ready = placement_pb2.LOAD_STATE_READY
     return sum(
-        bool(w["versions"]) and all(v["state"] == "LOAD_STATE_READY" for v in w["versions"])
+        bool(w.versions) and all(v.state == ready for v in w.versions)
         for w in workers
+        if pids is None or w.pid in pids
     )
+
+
+def _answers(mesh: Mesh) -> bool:
+    """Whether router and registry both answer at the edge."""
+    with grpc.insecure_channel(mesh.address) as channel:
+        router = router_service_pb2_grpc.RouterServiceStub(channel)
+        endpoints = endpoint_service_pb2_grpc.EndpointServiceStub(channel)
+        try:
+            router.GetStatus(router_service_pb2.GetStatusRequest(), timeout=5)
+            endpoints.ListEndpoints(endpoint_service_pb2.ListEndpointsRequest(), timeout=5)
+        except grpc.RpcError:
+            return False
+    return True
 
 
 async def _kill(mesh: Mesh, module: str, back: Callable[[], bool]) -> Event:
@@ -100,15 +126,11 @@ async def _kill(mesh: Mesh, module: str, back: Callable[[], bool]) -> Event:
 
 async def story(mesh: Mesh, report: Report, files: dict[str, Path], pause: float) -> list[Event]:
     """All events one after another, with pauses between."""
-    victim_pids = {p.pid for p in mesh.processes("services.worker")}
+    first_pids = {p.pid for p in mesh.processes("services.worker")}
 
     def workers_back() -> bool:
-        return (
-            _ready(mesh) == 2 and {p.pid for p in mesh.processes("services.worker")} != victim_pids
-        )
-
-    def edge_back() -> bool:
-        return mesh.cli("endpoints", "list", check=False).returncode == 0
+        alive = {p.pid for p in mesh.processes("services.worker")}
+        return len(alive) == 2 and alive != first_pids and _ready(mesh, alive) == 2
 
     steps: list[Callable[[], Awaitable[Event]]] = [
         lambda: _by_cli(mesh, "version 2 pushed", "models", "push", "digits@2", str(files["2"])),
@@ -116,16 +138,18 @@ async def story(mesh: Mesh, report: Report, files: dict[str, Path], pause: float
         *(lambda v=v: move(mesh, report, v) for v in ("2", "1", "2", "1", "2")),
         lambda: _add_and_drain(mesh),
         lambda: _kill(mesh, "services.worker", workers_back),
-        lambda: _kill(mesh, "services.router", edge_back),
-        lambda: _kill(mesh, "services.registry", edge_back),
+        lambda: _kill(mesh, "services.router", lambda: _answers(mesh)),
+        lambda: _kill(mesh, "services.registry", lambda: _answers(mesh)),
         lambda: move(mesh, report, "1"),
     ]
     events = []
+    began = time.monotonic()
     for step in steps:
         await asyncio.sleep(pause)
         events.append(await step())
         sys.stdout.write(
-            f"{events[-1].what}: {events[-1].end - events[-1].begin:.2f} s; {events[-1].note}\n"
+            f"{events[-1].begin - began:6.2f} s  {events[-1].what}:"
+            f" {events[-1].end - events[-1].begin:.2f} s; {events[-1].note}\n"
         )
     return events
 
@@ -168,7 +192,8 @@ def main() -> int:
             report = uvloop.run(measure(mesh, files, order.calls, order.rate))
     sys.stdout.write(report.summary() + "\n")
     for failure in report.failures[:10]:
-        sys.stdout.write(f"  {failure.status} {failure.detail}\n")
+        begun = failure.start - report.outcomes[0].start
+        sys.stdout.write(f"  after {begun:.2f} s: {failure.status} {failure.detail}\n")
     return 1 if report.failures else 0
 
 
