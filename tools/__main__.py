@@ -48,7 +48,8 @@ def test(root: Path, arguments: Sequence[str]) -> int:
         return checks.run_checks(root, [checks.pytest_check(arguments)])
     protos.lay_out_dependencies(root)
     static = [*checks.style_checks(), *checks.type_checks(root), *checks.import_checks()]
-    return checks.run_checks(root, [*static, *checks.proto_checks(root), checks.pytest_check([])])
+    failed = checks.run_checks(root, [*static, *checks.proto_checks(root)])
+    return failed if checks.run_tests(root) else 1
 
 
 def lint(root: Path, *, fix: bool) -> int:
