@@ -1,6 +1,6 @@
 """The edge's routes: one map from endpoint (and version) to where its calls go; what is not in it is routed by path.
 
-A lookup costs the same for one endpoint and for thousands (envoy.md gives figures for maps and lists of routes).
+A lookup costs the same for one endpoint and for thousands; a list of routes would be walked from its beginning.
 """
 
 from collections.abc import Iterable, Mapping

@@ -4,7 +4,7 @@ Only for versions whose runs take as long as their rows say: what was short tell
 """
 
 # Handing a run to a thread and back costs two wake-ups; a run shorter than them is cheaper where it is
-# (fastlane.md §6 puts the break-even at 0.3 ms).
+# (measured: worth it up to about 0.3 ms).
 _SHORT = 0.0003  # seconds
 _PROOF = 8  # short runs in a row before one is trusted
 
