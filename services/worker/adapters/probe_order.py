@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from services.rpc.names import VersionName
 from services.worker.domain.assignment import ArtifactFile, RunSettings, VersionSpec
 from services.worker.domain.signature import Signature, TensorSpec, spec_of
+
+_SETTINGS = TypeAdapter(RunSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +52,12 @@ def to_json(order: ProbeOrder) -> bytes:
 def from_json(text: bytes) -> ProbeOrder:
     """The order that `to_json` wrote."""
     said = orjson.loads(text)
-    settings = dict(said["settings"])
-    settings["execution_providers"] = tuple(settings["execution_providers"])
     spec = VersionSpec(
         name=VersionName(said["model"], said["version"]),
         digest=said["digest"],
         files=tuple(ArtifactFile(**file) for file in said["files"]),
         signature=Signature(_specs_in(said["inputs"]), _specs_in(said["outputs"])),
-        settings=RunSettings(**settings),
+        settings=_SETTINGS.validate_python(said["settings"]),
     )
     return ProbeOrder(
         spec=spec,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeVar
 
 from services.rpc.names import PlacementName, VersionName
@@ -19,14 +20,101 @@ class ArtifactFile:
     sha256: str  # lower-case hex
 
 
+class OversizePolicy(Enum):
+    """What happens to a request of more rows than a batch may have."""
+
+    SPLIT = "SPLIT"
+    REFUSE = "REFUSE"
+
+
+class BatchAxis(Enum):
+    """Which axis counts the rows of a batch."""
+
+    CHECKED = "CHECKED"  # the first, if the check at load finds rows independent
+    NONE = "NONE"
+    FIRST = "FIRST"  # declared: a check that finds otherwise is a failed load
+
+
 @dataclass(frozen=True, slots=True)
+class PaddedInput:
+    """An axis of an input that is padded at its end to the longest in the batch."""
+
+    name: str
+    axis: int  # 1 or higher
+    pad_value: float = 0.0
+    mask: bool = False  # it masks others; padded with 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedOutput:
+    """An axis of an output that is as long as an axis of a padded input."""
+
+    name: str
+    axis: int
+    input: str
+    input_axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """How answers are kept for equal requests."""
+
+    max_bytes: int
+    ttl: float = 0.0  # seconds; 0: until pushed out
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceState:
+    """An input that callers don't give: what an output was in the sequence's request before."""
+
+    input: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceLimits:
+    """Requests of one sequence share state, in order."""
+
+    states: tuple[SequenceState, ...]
+    idle_timeout: float = 60.0  # seconds
+    max_bytes: int = 256 * 1024**2  # of all sequences' states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """How a version is run; zero and empty mean the worker's defaults."""
+    """How a version is run; zero, empty and None mean the worker's defaults."""
 
     max_batch_size: int = 0
+    preferred_batch_sizes: tuple[int, ...] = ()  # ascending
     max_queue_delay: float = 0.0  # seconds
+    max_queue_rows: int = 0
+    max_queue_bytes: int = 0
+    queue_timeout: float = 0.0  # seconds; 0: the caller's deadline alone
+    priority_levels: int = 0  # 0: no priorities
+    default_priority: int = 0  # 0: the last level
+    oversize_policy: OversizePolicy = OversizePolicy.SPLIT
+    batch_axis: BatchAxis = BatchAxis.CHECKED
+    padded_inputs: tuple[PaddedInput, ...] = ()
+    trimmed_outputs: tuple[TrimmedOutput, ...] = ()
+    instances: int = 0
     intra_op_threads: int = 0
+    cpus: tuple[int, ...] = ()  # shared out between instances; empty: any
     execution_providers: tuple[str, ...] = ()
+    auto_tune: bool = False
+    response_cache: CacheLimits | None = None
+    sequence: SequenceLimits | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """What measuring found to be fastest; settings that say something come first."""
+
+    intra_op_threads: int
+    instances: int
+    max_batch_size: int
+    rows_per_second: float
+    baseline_rows_per_second: float  # one instance, one thread, no batches
+    machine_cpus: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +127,7 @@ class VersionSpec:
     signature: Signature
     settings: RunSettings = RunSettings()
     created_ns: int = field(default=0, compare=False)  # orders versions by age
+    tuning: Tuning | None = None
     unsupported: str = ""  # why no worker of this release can run it; empty: it can
 
     @property
