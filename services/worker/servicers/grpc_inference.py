@@ -1,12 +1,12 @@
 """The Open Inference Protocol over gRPC."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from inference import open_inference_pb2 as oip
 from inference import open_inference_pb2_grpc
 
-from services.rpc.errors import ResourceExhaustedError, UnavailableError
+from services.rpc.errors import ResourceExhaustedError, UnavailableError, UnimplementedError
 from services.worker.drivers.roster import Roster
 from services.worker.servicers import grpc_messages
 from services.worker.servicers.call import Context, asked, deadline
@@ -89,3 +89,43 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
             outputs = await version.infer(checked, deadline(context))
             source.check_size(sum(array.nbytes for array in outputs.values()))
             return grpc_messages.write(version.spec, request, outputs)
+
+    async def ModelStreamInfer(
+        self, request_iterator: AsyncIterator[oip.ModelInferRequest], context: Context
+    ) -> AsyncIterator[oip.ModelStreamInferResponse]:
+        """Several inferences on one stream."""
+        raise UnimplementedError("ModelStreamInfer is not served")
+        yield
+
+    async def ModelStatistics(
+        self, request: oip.ModelStatisticsRequest, context: Context
+    ) -> oip.ModelStatisticsResponse:
+        """What this worker has counted."""
+        raise UnimplementedError("ModelStatistics is not served")
+
+    async def RepositoryIndex(
+        self, request: oip.RepositoryIndexRequest, context: Context
+    ) -> oip.RepositoryIndexResponse:
+        """The registry's answer, not a worker's."""
+        raise _of_registry("RepositoryIndex")
+
+    async def RepositoryModelLoad(
+        self, request: oip.RepositoryModelLoadRequest, context: Context
+    ) -> oip.RepositoryModelLoadResponse:
+        """The registry's answer, not a worker's."""
+        raise _of_registry("RepositoryModelLoad")
+
+    async def RepositoryModelUnload(
+        self, request: oip.RepositoryModelUnloadRequest, context: Context
+    ) -> oip.RepositoryModelUnloadResponse:
+        """The registry's answer, not a worker's."""
+        raise _of_registry("RepositoryModelUnload")
+
+
+def _of_registry(method: str) -> UnimplementedError:
+    return UnimplementedError(
+        f"{method}: a worker loads what the registry places; call it at the edge, where the"
+        " registry answers",
+        reason="NOT_A_WORKERS_METHOD",
+        metadata={"method": method},
+    )
