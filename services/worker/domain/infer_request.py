@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from services.rpc.errors import FieldViolation, InvalidArgumentError
 from services.rpc.names import shown
 from services.worker.domain.contents import Array, Contents, ContentsError, Wanted
+from services.worker.domain.request_options import PLAIN, AnswerFacts, RequestOptions
 from services.worker.domain.signature import FREE, Signature, TensorSpec
 
 
@@ -26,6 +27,9 @@ class InferRequest:
 
     feeds: Mapping[str, Array]  # in the model's order of inputs
     outputs: tuple[str, ...]  # in the order in which the client wants them
+    options: RequestOptions = PLAIN
+    facts: AnswerFacts | None = None  # filled in for the caller; None: nobody asked
+    tenant: str = ""  # `x-inferplane-project`, which the edge sets; empty: nobody in particular
 
 
 def read_inputs(
