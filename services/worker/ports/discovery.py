@@ -6,6 +6,7 @@ from typing import Protocol
 
 from services.rpc.names import VersionName
 from services.worker.domain.counters import Counters
+from services.worker.domain.execution import Execution
 from services.worker.domain.load_state import LoadState
 
 
@@ -17,6 +18,7 @@ class VersionReport:
     state: LoadState
     reason: str
     counters: Counters
+    execution: Execution | None = None  # None: not loaded
 
 
 @dataclass(frozen=True, slots=True)

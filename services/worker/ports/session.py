@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from services.worker.domain.assignment import VersionSpec
+from services.worker.domain.assignment import Tuning, VersionSpec
 from services.worker.domain.contents import Array
 
 
@@ -35,6 +35,9 @@ class ProbeReport:
     batchable: bool
     batching_reason: str  # why it is not batchable; empty if it is
     steady: bool  # whether a run's time depends on the number of rows alone
+    padding_reason: str = ""  # why requests of unlike lengths must not share a run; empty: they may
+    warnings: tuple[str, ...] = ()  # what is otherwise than declared, without being fatal
+    tuning: Tuning | None = None  # measured now
 
 
 class Probe(Protocol):
