@@ -13,12 +13,12 @@ from inferplane.registry.v1 import (
 
 from services.rpc import names
 from services.rpc.names import VersionName
+from services.worker.adapters.run_settings import run_settings, tuning
 from services.worker.domain.assignment import (
     ArtifactFile,
     Change,
     ChangeBatch,
     PlacementChange,
-    RunSettings,
     VersionChange,
     VersionSpec,
 )
@@ -106,7 +106,6 @@ def _change(change: watch_service_pb2.Change) -> Change:
 
 
 def _spec(name: VersionName, version: model_pb2.ModelVersion) -> VersionSpec:
-    settings = version.settings
     unknown = sorted({t.datatype for t in (*version.inputs, *version.outputs)} - BY_NAME.keys())
     unsupported = ""
     if version.format != model_pb2.FORMAT_ONNX:
@@ -124,12 +123,8 @@ def _spec(name: VersionName, version: model_pb2.ModelVersion) -> VersionSpec:
         digest=version.digest,
         files=tuple(ArtifactFile(f.path, f.size_bytes, f.sha256) for f in version.files),
         signature=signature,
-        settings=RunSettings(
-            max_batch_size=settings.max_batch_size,
-            max_queue_delay=settings.max_queue_delay_us / 1e6,
-            intra_op_threads=settings.intra_op_threads,
-            execution_providers=tuple(settings.execution_providers),
-        ),
+        settings=run_settings(version),
         created_ns=version.create_time.ToNanoseconds(),
+        tuning=tuning(version),
         unsupported=unsupported,
     )
