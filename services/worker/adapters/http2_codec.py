@@ -1,7 +1,7 @@
 """HTTP/2 by ngh2, a binding of libnghttp2: the only place that knows it.
 
-Nine calls are used: initiate_connection, set_local_window_size, receive_data, events, data_to_send, send_response,
-send_data, send_trailers, reset_stream; and send_goaway for the end.
+Ten calls are used: initiate_connection, set_local_window_size, receive_data, events, data_to_send, send_response,
+send_data, send_trailers, reset_stream, queued_body_size; and send_goaway for the end.
 """
 
 import ngh2
@@ -20,9 +20,10 @@ _CONFIGURATION = ngh2.Configuration(
     max_inbound_header_list_size=256 * 1024,
     max_inbound_header_count=1024,
 )
+_STREAM_WINDOW = 4 * 1024 * 1024
 _SETTINGS = {
     ngh2.Setting.MAX_CONCURRENT_STREAMS: 1024,
-    ngh2.Setting.INITIAL_WINDOW_SIZE: 4 * 1024 * 1024,
+    ngh2.Setting.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
     ngh2.Setting.MAX_HEADER_LIST_SIZE: 256 * 1024,
 }
 _CONNECTION_WINDOW = 32 * 1024 * 1024
@@ -115,6 +116,27 @@ class Ngh2Codec:
     def unsent(self) -> int:
         """Bytes of bodies that wait."""
         return self._connection.queued_body_size()
+
+    def unsent_of(self, stream_id: int) -> int:
+        """Those of one stream."""
+        try:
+            return self._connection.queued_body_size(stream_id)
+        except ngh2.NGH2Error:
+            return 0
+
+    def pause(self, stream_id: int) -> None:
+        """Without a window of its own the stream gets no updates; those of the connection go on."""
+        self._set_window(stream_id, 0)
+
+    def resume(self, stream_id: int) -> None:
+        """What was taken meanwhile is given back at once."""
+        self._set_window(stream_id, _STREAM_WINDOW)
+
+    def _set_window(self, stream_id: int, size: int) -> None:
+        try:
+            self._connection.set_local_window_size(size, stream_id=stream_id)
+        except ngh2.NGH2Error:
+            return
 
     @property
     def is_over(self) -> bool:

@@ -18,7 +18,7 @@ from services.rpc.errors import InferplaneError, UnavailableError
 from services.worker.domain.call_head import Headers
 from services.worker.domain.grpc_message import ByteBudget
 from services.worker.drivers.front_connection import FrontConnection, FrontDesk
-from services.worker.ports.call import Method
+from services.worker.ports.call import Method, StreamMethod
 from services.worker.ports.http2 import MakeCodec
 
 _log = structlog.get_logger(__name__)
@@ -39,6 +39,7 @@ class Front:
         make_codec: MakeCodec,
         status_of: Callable[[InferplaneError], Headers],
         max_message_bytes: int,
+        streams: Mapping[bytes, StreamMethod] | None = None,
     ) -> None:
         """Assign only.
 
@@ -47,6 +48,7 @@ class Front:
             make_codec: of each connection.
             status_of: an error's trailers.
             max_message_bytes: largest payload in either direction.
+            streams: methods whose requests are many messages, by path; may grow too.
         """
         self._desk = FrontDesk(
             methods=methods,
@@ -58,6 +60,7 @@ class Front:
             users=frozenset({0, os.getuid()}),
             deadlines_set=self._sweep_soon,
             touched=self._touched,
+            streams={} if streams is None else streams,
         )
         self._dirty: list[FrontConnection] = []
         self._flushing: asyncio.Handle | None = None

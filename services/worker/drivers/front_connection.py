@@ -22,7 +22,8 @@ from services.worker.domain.grpc_message import (
     read_prefix,
 )
 from services.worker.drivers.front_call import FrontCall, unread
-from services.worker.ports.call import Call, Method
+from services.worker.drivers.front_stream import FrontStreamCall
+from services.worker.ports.call import Call, Method, StreamMethod
 from services.worker.ports.http2 import Codec, Http2Error, MakeCodec
 
 _log = structlog.get_logger(__name__)
@@ -49,6 +50,7 @@ class FrontDesk:
     users: frozenset[int]  # who may connect
     deadlines_set: Callable[[], None]  # a call has a deadline: look at it from time to time
     touched: Callable[[FrontConnection], None]  # it has something to send
+    streams: Mapping[bytes, StreamMethod] = field(default_factory=dict)  # by path
     connections: set[FrontConnection] = field(default_factory=set)
     emptied: asyncio.Event = field(default_factory=asyncio.Event)  # set when a last call ended
 
@@ -59,7 +61,9 @@ class FrontConnection(asyncio.Protocol):
     def __init__(self, desk: FrontDesk) -> None:
         """Assign only; `connection_made` begins."""
         self.calls: dict[int, FrontCall] = {}
+        self.clogged: set[FrontStreamCall] = set()  # they wait for the peer to read
         self._desk = desk
+        self.max_message_bytes = desk.max_message_bytes
         self.codec: Codec = desk.make_codec(self)
         self.status_of = desk.status_of
         self.is_dirty = False  # the desk knows that there is something to send
@@ -111,6 +115,10 @@ class FrontConnection(asyncio.Protocol):
         """A request began."""
         try:
             head = call_head.read(headers)
+            stream = self._desk.streams.get(head.path)
+            if stream is not None:
+                self._open_stream(stream_id, head, stream, ended=ended)
+                return
             call = FrontCall(self, stream_id, head, self._method(head.path))
         except NotGrpcError as error:
             self._refuse(stream_id).refuse(error.status)
@@ -127,7 +135,9 @@ class FrontConnection(asyncio.Protocol):
     def received(self, stream_id: int, data: bytes, *, ended: bool) -> None:
         """A piece of a request."""
         call = self.calls.get(stream_id)
-        if call is None or call.begun:  # refused already
+        if call is None or call.begun:  # refused already, or a stream
+            if type(call) is FrontStreamCall:
+                call.feed(data, ended=ended)
             return
         try:
             if ended and call.reader is None and PREFIX_BYTES <= len(data) <= SMALL:
@@ -190,6 +200,9 @@ class FrontConnection(asyncio.Protocol):
             return
         if self.codec.is_over:
             self.close()
+        elif self.clogged:
+            for stream in list(self.clogged):
+                stream.look_again()
 
     def expire(self, now: float) -> None:
         """End calls whose deadline has passed."""
@@ -229,6 +242,17 @@ class FrontConnection(asyncio.Protocol):
             message = reader.message()
             call.reader = None
             self._begin(call, message)
+
+    def _open_stream(
+        self, stream_id: int, head: CallHead, method: StreamMethod, *, ended: bool
+    ) -> None:
+        call = FrontStreamCall(self, stream_id, head, self._desk.arriving)
+        self.calls[stream_id] = call
+        if call.deadline is not None:
+            self._desk.deadlines_set()
+        call.open(method)
+        if ended:
+            call.feed(b"", ended=True)
 
     def _whole(self, call: FrontCall, data: bytes) -> None:
         try:

@@ -36,3 +36,39 @@ class Call(Protocol):
 
 
 Method = Callable[[Call, bytes], None]  # begins the call with its message; never raises
+
+
+class StreamCall(Call, Protocol):
+    """A call whose request is many messages, of which its sink is told."""
+
+    @property
+    def is_clogged(self) -> bool:
+        """Whether the peer does not read its answers; once it does again, the sink is told by `drained`."""
+        ...
+
+    def pause(self) -> None:
+        """Take no more messages until `resume`; the peer is held back."""
+        ...
+
+    def resume(self) -> None:
+        """Go on, first with what has come meanwhile."""
+        ...
+
+
+class MessageSink(Protocol):
+    """What is told of a call's messages; never raises. `on_gone` tells when nobody is there any more."""
+
+    def message(self, message: bytes) -> None:
+        """The next one."""
+        ...
+
+    def ended(self) -> None:
+        """The caller has sent its last message."""
+        ...
+
+    def drained(self) -> None:
+        """The peer has read what it did not read before."""
+        ...
+
+
+StreamMethod = Callable[[StreamCall], MessageSink]  # begins the call; never raises

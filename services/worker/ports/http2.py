@@ -61,6 +61,18 @@ class Codec(Protocol):
         """Bytes of bodies that wait for the peer to take them."""
         ...
 
+    def unsent_of(self, stream_id: int) -> int:
+        """Those of one stream; 0 if it is gone."""
+        ...
+
+    def pause(self, stream_id: int) -> None:
+        """Give the peer no more room on this stream; what it has room for it may still send."""
+        ...
+
+    def resume(self, stream_id: int) -> None:
+        """Give it room again."""
+        ...
+
     @property
     def is_over(self) -> bool:
         """Whether neither side has anything to say any more."""

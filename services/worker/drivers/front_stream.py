@@ -1,0 +1,127 @@
+"""One call on a front connection whose request is many messages: handed over one by one, as long as asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from services.rpc.errors import InferplaneError
+from services.worker.domain.call_head import CallHead
+from services.worker.domain.grpc_message import ByteBudget
+from services.worker.domain.grpc_stream import StreamReader
+from services.worker.drivers.front_call import FrontCall
+from services.worker.ports.call import Call, MessageSink, StreamMethod
+
+if TYPE_CHECKING:
+    from services.worker.drivers.front_connection import FrontConnection
+
+_MOST_UNSENT = (
+    1024 * 1024
+)  # bytes of one stream's answers that wait for the peer; beyond, nothing more is read
+
+
+class FrontStreamCall(FrontCall):
+    """StreamCall of `ports.call`.
+
+    While paused the peer is given no room beyond what it has: it fills at most one window of HTTP/2's flow control,
+    and other calls on the connection go on.
+    """
+
+    __slots__ = ("_ended", "_messages", "_paused", "_sink")
+
+    def __init__(
+        self, connection: FrontConnection, stream_id: int, head: CallHead, budget: ByteBudget
+    ) -> None:
+        """Assign only; `open` begins.
+
+        Args:
+            connection: that it came on.
+            stream_id: there.
+            head: its headers.
+            budget: what messages are charged to while they wait.
+        """
+        super().__init__(connection, stream_id, head, _never)
+        self.begun = True  # its pieces are not those of one message
+        self._messages = StreamReader(connection.max_message_bytes, budget)
+        self._sink: MessageSink | None = None
+        self._paused = False
+        self._ended = False  # the peer has said everything
+
+    def open(self, method: StreamMethod) -> None:
+        """Let the method have it."""
+        self._sink = method(self)
+
+    def feed(self, data: bytes, *, ended: bool) -> None:
+        """A piece of the request."""
+        self._ended = self._ended or ended
+        if self.is_over:
+            return
+        try:
+            self._messages.feed(data)
+            self._hand_over()
+        except InferplaneError as error:
+            self._break_off(error)
+
+    def pause(self) -> None:
+        """Take no more messages until `resume`."""
+        if not self._paused and not self.is_over:
+            self._paused = True
+            self._connection.codec.pause(self._stream_id)
+
+    def resume(self) -> None:
+        """Go on, first with what has come meanwhile."""
+        if not self._paused or self.is_over:
+            return
+        self._paused = False
+        self._connection.codec.resume(self._stream_id)
+        self._connection.touch()
+        try:
+            self._hand_over()
+        except InferplaneError as error:
+            self._break_off(error)
+
+    @property
+    def is_clogged(self) -> bool:
+        """Whether the peer does not read its answers; `MessageSink.drained` tells when it does again."""
+        if self.is_over or self._connection.codec.unsent_of(self._stream_id) <= _MOST_UNSENT:
+            return False
+        self._connection.clogged.add(self)
+        return True
+
+    def look_again(self) -> None:
+        """Some of the connection's bytes have left: are these among them?"""
+        if self.is_over or not self.is_clogged:
+            self._connection.clogged.discard(self)
+            if not self.is_over and self._sink is not None:
+                self._sink.drained()
+
+    def _hand_over(self) -> None:
+        assert self._sink is not None
+        while not self._paused and not self.is_over:
+            message = self._messages.next()
+            if message is not None:
+                self._sink.message(message)
+                continue
+            if self._ended:
+                self._messages.finish()
+                self._sink.ended()
+            return
+
+    def _break_off(self, error: InferplaneError) -> None:
+        """The request can't be read on: tell both sides."""
+        told, self.on_gone = self.on_gone, None
+        self.fail(error)
+        if told is not None:
+            told(error)
+
+    def _end(self) -> None:
+        self.begun = self._ended  # otherwise the peer is told that nothing more is wanted
+        super()._end()
+
+    def _release(self) -> None:
+        self._connection.clogged.discard(self)
+        self._messages.release()
+        super()._release()
+
+
+def _never(_call: Call, _message: bytes) -> None:
+    """A stream's method takes no single message."""
