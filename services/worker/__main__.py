@@ -16,7 +16,7 @@ import uvloop
 from services.rpc import channel, server, settings, telemetry
 from services.rpc.names import WorkerName
 from services.worker.adapters.artifact_cache import DiskArtifactCache
-from services.worker.adapters.child_probe import ChildProbe
+from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
 from services.worker.adapters.discovery_client import DiscoveryRegistration, Identity
 from services.worker.adapters.metrics import PrometheusMeter
 from services.worker.adapters.onnx_session import OnnxSessionLoader
@@ -79,12 +79,7 @@ def _parts(
         cache=DiskArtifactCache(
             config.state_dir / "cache", RegistryFiles(registry), config.cache_bytes, name.worker
         ),
-        probe=ChildProbe(
-            intra_op_threads=config.intra_op_threads,
-            execution_providers=config.execution_providers,
-            memory_bytes=config.load_memory_bytes,
-            seconds=config.load_timeout_seconds,
-        ),
+        probe=_probe(config),
         loader=OnnxSessionLoader(
             intra_op_threads=config.intra_op_threads,
             execution_providers=config.execution_providers,
@@ -105,6 +100,19 @@ def _parts(
             stall_seconds=config.stall_seconds,
             quiet_seconds=_QUIET_SECONDS,
         ),
+    )
+
+
+def _probe(config: WorkerSettings) -> ChildProbe:
+    return ChildProbe(
+        ProbeBounds(
+            intra_op_threads=config.intra_op_threads,
+            execution_providers=config.execution_providers,
+            max_batch_size=config.max_batch_size,
+            memory_bytes=config.load_memory_bytes,
+            seconds=config.load_timeout_seconds,
+            tune_seconds=config.tune_seconds,
+        )
     )
 
 

@@ -35,6 +35,7 @@ class WorkerSettings(Settings):
     cache_bytes: int = Field(default=20 * 1024**3, gt=0)  # files on disk beyond what is loaded
     load_timeout_seconds: float = Field(default=60.0, gt=0)  # for trying a version
     load_memory_bytes: int = Field(default=8 * 1024**3, ge=0)  # address space of a try; 0: no bound
+    tune_seconds: float = Field(default=5.0, gt=0)  # for measuring a version, where that is wanted
     loads_at_once: int = Field(default=2, gt=0)
 
     max_batch_size: int = Field(default=32, gt=0)  # rows; for versions that don't say

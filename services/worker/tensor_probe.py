@@ -1,8 +1,8 @@
 """Tries one version in a process of its own: `python -m services.worker.tensor_probe`.
 
-On stdin comes an order (`adapters/probe_order.py`). Each line on stdout is a JSON object:
-`{"stage": …}` for what begins, then one `{"batchable": …, "reason": …, "steady": …}` or `{"error": …}`. A model that
-crashes, never ends or takes all memory takes this process with it, and the last stage says where.
+On stdin comes an order (`adapters/probe_order.py`). Each line on stdout is a JSON object: `{"stage": …}` for what
+begins, then one `{"report": …}` or `{"error": …}`. A model that crashes, never ends or takes all memory takes this
+process with it, and the last stage says where.
 """
 
 import math
@@ -10,25 +10,30 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import BinaryIO
 
 import orjson
 
-from services.rpc.errors import InferplaneError, InvalidArgumentError
 from services.worker.adapters import probe_order
 from services.worker.adapters.onnx_files import check_graph, check_tree
 from services.worker.adapters.onnx_graph import is_steady
 from services.worker.adapters.onnx_session import OnnxSession, OnnxSessionLoader
 from services.worker.adapters.probe_order import ProbeOrder
 from services.worker.domain import example
+from services.worker.domain.assignment import BatchAxis
+from services.worker.domain.batch_check import BatchCheck, CheckBounds, Verdict
 from services.worker.domain.contents import Array
+from services.worker.domain.execution import declared_off, max_rows_of
 from services.worker.domain.load_state import LoadError
 from services.worker.domain.signature import Signature
+from services.worker.ports.session import ProbeReport
 
 _NICENESS = 5  # the worker's calls come first
-_ROWS = 2
+_CHECK_SHARE = 0.25  # of the time for all of a try, before the check makes no larger batches
 _CPU = ("CPUExecutionProvider",)
 
 
@@ -52,7 +57,7 @@ def main() -> None:
     order = probe_order.from_json(sys.stdin.buffer.read())
     _bound(order)
     try:
-        lines.write(_examine(order, lines))
+        lines.write({"report": asdict(_examine(order, lines))})
     except LoadError as error:
         lines.write({"error": str(error)})
     except MemoryError:
@@ -68,7 +73,7 @@ def _bound(order: ProbeOrder) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _examine(order: ProbeOrder, lines: Lines) -> Mapping[str, object]:
+def _examine(order: ProbeOrder, lines: Lines) -> ProbeReport:
     lines.write({"stage": "checking its files"})
     check_tree(order.spec, order.folder)
     model = check_graph(order.spec, order.folder)
@@ -81,10 +86,19 @@ def _examine(order: ProbeOrder, lines: Lines) -> Mapping[str, object]:
     session = loader.load(order.spec, order.folder)
     lines.write({"stage": "answering its example"})
     signature = order.spec.signature
-    example.check_answer(signature, partial(_run, signature, session))
-    lines.write({"stage": "comparing a batch with single runs"})
-    reason = _batching_problem(signature, session)
-    return {"batchable": reason is None, "reason": reason or "", "steady": steady}
+    lies = example.check_answer(signature, partial(_run, signature, session))
+    lines.write({"stage": "comparing batches with single runs"})
+    verdict = _verdict(order, session)
+    if order.spec.settings.batch_axis is BatchAxis.FIRST:
+        for reason in filter(None, (verdict.off_reason, verdict.padding_reason)):
+            raise LoadError(f"settings say that the first axis counts rows, but {reason}")
+    return ProbeReport(
+        batchable=not verdict.off_reason,
+        batching_reason=verdict.off_reason,
+        steady=steady,
+        padding_reason=verdict.padding_reason,
+        warnings=_once((*lies, *verdict.warnings)),
+    )
 
 
 def _only_cpu(order: ProbeOrder) -> bool:
@@ -92,29 +106,22 @@ def _only_cpu(order: ProbeOrder) -> bool:
     return (order.spec.settings.execution_providers or order.execution_providers) == _CPU
 
 
-def _batching_problem(signature: Signature, session: OnnxSession) -> str | None:
-    """Why requests must not share a run; None: they may."""
-    if not signature.inputs or not signature.has_free_rows:
-        return "not every input and output has a free first dimension"
-    try:
-        try:
-            return _difference(signature, session, example.distinct_rows(signature, _ROWS))
-        except InvalidArgumentError:  # as with the example: maybe of a zero
-            return _difference(signature, session, example.distinct_rows(signature, _ROWS, least=1))
-    except InferplaneError as error:
-        return f"the example with {_ROWS} rows failed: {error.message}"
+def _verdict(order: ProbeOrder, session: OnnxSession) -> Verdict:
+    spec = order.spec
+    if declared := declared_off(spec):
+        return Verdict(off_reason=declared)
+    bounds = CheckBounds(
+        max_rows=max_rows_of(spec, spec.tuning, order.max_batch_size),
+        seconds=_CHECK_SHARE * order.seconds,
+        clock=time.monotonic,
+    )
+    check = BatchCheck(spec.signature, partial(_run, spec.signature, session), bounds)
+    return check.verdict(spec.settings.padded_inputs, None)
 
 
-def _difference(
-    signature: Signature, session: OnnxSession, feeds: Mapping[str, Array]
-) -> str | None:
-    """How a batch of these rows differs from its rows alone; None: it doesn't."""
-    batched = _run(signature, session, feeds)
-    singles = [
-        _run(signature, session, {name: array[n : n + 1] for name, array in feeds.items()})
-        for n in range(_ROWS)
-    ]
-    return example.wrong_output(signature, batched) or example.batch_difference(batched, singles)
+def _once(lies: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of each output."""
+    return tuple({lie.split(" has shape ")[0]: lie for lie in reversed(lies)}.values())[::-1]
 
 
 def _run(

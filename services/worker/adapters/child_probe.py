@@ -4,10 +4,12 @@ import asyncio
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 import structlog
+from pydantic import TypeAdapter
 
 from services.worker.adapters import probe_order
 from services.worker.adapters.probe_order import ProbeOrder
@@ -19,42 +21,50 @@ _log = structlog.get_logger(__name__)
 
 _MODULE = "services.worker.tensor_probe"
 _LOGGED_BYTES = 2000
+_REPORT = TypeAdapter(ProbeReport)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeBounds:
+    """Defaults and limits of every try."""
+
+    intra_op_threads: int
+    execution_providers: tuple[str, ...]
+    max_batch_size: int
+    memory_bytes: int  # 0: no bound
+    seconds: float  # for all of a try
+    tune_seconds: float  # more, for measuring
 
 
 class ChildProbe:
     """Probe in a process of its own."""
 
-    def __init__(
-        self,
-        *,
-        intra_op_threads: int,
-        execution_providers: tuple[str, ...],
-        memory_bytes: int,
-        seconds: float,
-    ) -> None:
-        """Assign only; `memory_bytes` 0: no bound, `seconds`: for all of a try."""
-        self._threads = intra_op_threads
-        self._providers = execution_providers
-        self._memory_bytes = memory_bytes
-        self._seconds = seconds
+    def __init__(self, bounds: ProbeBounds) -> None:
+        """Assign only."""
+        self._bounds = bounds
 
     async def examine(self, spec: VersionSpec, folder: Path) -> ProbeReport:
         """Load, compare with the signature, run examples. Raises LoadError."""
+        bounds = self._bounds
+        measures = spec.settings.auto_tune and spec.tuning is None
+        tune_seconds = bounds.tune_seconds if measures else 0.0
         order = ProbeOrder(
             spec=spec,
             folder=folder,
-            intra_op_threads=self._threads,
-            execution_providers=self._providers,
-            memory_bytes=self._memory_bytes,
-            seconds=self._seconds,
+            intra_op_threads=bounds.intra_op_threads,
+            execution_providers=bounds.execution_providers,
+            max_batch_size=bounds.max_batch_size,
+            memory_bytes=bounds.memory_bytes,
+            seconds=bounds.seconds + tune_seconds,
+            tune_seconds=tune_seconds,
         )
-        lines, errors, code = await self._run(probe_order.to_json(order))
+        lines, errors, code = await self._run(probe_order.to_json(order), order.seconds)
         if errors:
             tail = errors[-_LOGGED_BYTES:].decode(errors="replace")
             _log.warning("probe wrote errors", version=str(spec.name), text=tail)
         return self._report(lines, code)
 
-    async def _run(self, order: bytes) -> tuple[bytes, bytes, int]:
+    async def _run(self, order: bytes, seconds: float) -> tuple[bytes, bytes, int]:
         """What the child wrote, to both pipes, and its exit status. Raises LoadError if it takes too long."""
         # Not the event loop's own subprocesses: uvloop's fork runs gRPC's fork handlers, which may hang; Popen's vfork
         # runs none.
@@ -69,12 +79,12 @@ class ChildProbe:
         except OSError as error:
             raise LoadError(f"no process to try it in: {error}") from error
         try:
-            lines, errors = await asyncio.to_thread(child.communicate, order, self._seconds)
+            lines, errors = await asyncio.to_thread(child.communicate, order, seconds)
         except subprocess.TimeoutExpired as error:
             child.kill()
             lines, _ = await asyncio.to_thread(child.communicate)
             raise LoadError(
-                f"it was still {_stage(lines)} after {self._seconds:g} s"
+                f"it was still {_stage(lines)} after {seconds:g} s"
                 " (INFERPLANE_LOAD_TIMEOUT_SECONDS)"
             ) from error
         finally:  # also when this is cancelled: the thread ends with the child
@@ -86,12 +96,12 @@ class ChildProbe:
         last = _last(lines)
         if "error" in last:
             raise LoadError(str(last["error"]))
-        if "batchable" in last:
-            return ProbeReport(bool(last["batchable"]), str(last["reason"]), bool(last["steady"]))
+        if "report" in last:
+            return _REPORT.validate_python(last["report"])
         how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
         raise LoadError(
             f"it crashed a trial process ({how}) while {_stage(lines)}; it may have"
-            f" {self._memory_bytes} bytes (INFERPLANE_LOAD_MEMORY_BYTES)"
+            f" {self._bounds.memory_bytes} bytes (INFERPLANE_LOAD_MEMORY_BYTES)"
         )
 
 

@@ -10,10 +10,11 @@ import orjson
 from pydantic import TypeAdapter
 
 from services.rpc.names import VersionName
-from services.worker.domain.assignment import ArtifactFile, RunSettings, VersionSpec
+from services.worker.domain.assignment import ArtifactFile, RunSettings, Tuning, VersionSpec
 from services.worker.domain.signature import Signature, TensorSpec, spec_of
 
 _SETTINGS = TypeAdapter(RunSettings)
+_TUNING = TypeAdapter(Tuning | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,10 @@ class ProbeOrder:
     folder: Path
     intra_op_threads: int
     execution_providers: tuple[str, ...]
+    max_batch_size: int  # of versions that don't say
     memory_bytes: int  # of address space; 0: no bound
-    seconds: float
+    seconds: float  # for all of a try
+    tune_seconds: float  # of these at most, for measuring; 0: nothing is measured
 
 
 def to_json(order: ProbeOrder) -> bytes:
@@ -40,11 +43,14 @@ def to_json(order: ProbeOrder) -> bytes:
             "inputs": _specs_out(spec.signature.inputs),
             "outputs": _specs_out(spec.signature.outputs),
             "settings": dataclasses.asdict(spec.settings),
+            "tuning": spec.tuning and dataclasses.asdict(spec.tuning),
             "folder": str(order.folder),
             "intra_op_threads": order.intra_op_threads,
             "execution_providers": order.execution_providers,
+            "max_batch_size": order.max_batch_size,
             "memory_bytes": order.memory_bytes,
             "seconds": order.seconds,
+            "tune_seconds": order.tune_seconds,
         }
     )
 
@@ -58,14 +64,17 @@ def from_json(text: bytes) -> ProbeOrder:
         files=tuple(ArtifactFile(**file) for file in said["files"]),
         signature=Signature(_specs_in(said["inputs"]), _specs_in(said["outputs"])),
         settings=_SETTINGS.validate_python(said["settings"]),
+        tuning=_TUNING.validate_python(said["tuning"]),
     )
     return ProbeOrder(
         spec=spec,
         folder=Path(said["folder"]),
         intra_op_threads=said["intra_op_threads"],
         execution_providers=tuple(said["execution_providers"]),
+        max_batch_size=said["max_batch_size"],
         memory_bytes=said["memory_bytes"],
         seconds=said["seconds"],
+        tune_seconds=said["tune_seconds"],
     )
 
 

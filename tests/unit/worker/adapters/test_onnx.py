@@ -11,7 +11,7 @@ import pytest
 
 from services.rpc.errors import InvalidArgumentError, ResourceExhaustedError
 from services.worker.adapters import child_probe, probe_order
-from services.worker.adapters.child_probe import ChildProbe
+from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
 from services.worker.adapters.onnx_files import check_graph, check_tree
 from services.worker.adapters.onnx_session import OnnxSession, OnnxSessionLoader
 from services.worker.adapters.probe_order import ProbeOrder
@@ -166,18 +166,24 @@ def test_orders_survive_the_pipe() -> None:
         folder=Path("/somewhere"),
         intra_op_threads=3,
         execution_providers=("CPUExecutionProvider",),
+        max_batch_size=8,
         memory_bytes=5,
         seconds=1.5,
+        tune_seconds=0.5,
     )
     assert probe_order.from_json(probe_order.to_json(order)) == order
 
 
 def probe(*, memory_bytes: int = 0, seconds: float = 30.0) -> ChildProbe:
     return ChildProbe(
-        intra_op_threads=1,
-        execution_providers=("CPUExecutionProvider",),
-        memory_bytes=memory_bytes,
-        seconds=seconds,
+        ProbeBounds(
+            intra_op_threads=1,
+            execution_providers=("CPUExecutionProvider",),
+            max_batch_size=32,
+            memory_bytes=memory_bytes,
+            seconds=seconds,
+            tune_seconds=1.0,
+        )
     )
 
 
