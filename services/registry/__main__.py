@@ -42,6 +42,7 @@ from services.registry.drivers.endpoints import Endpoints
 from services.registry.drivers.leases import Leases
 from services.registry.drivers.models import Aliases, Models
 from services.registry.drivers.placements import Placements
+from services.registry.drivers.tunings import Tunings
 from services.registry.drivers.upload_sweep import UploadSweep
 from services.registry.drivers.uploads import Uploads
 from services.registry.drivers.versions import Versions
@@ -49,7 +50,7 @@ from services.registry.drivers.watch import Watches
 from services.registry.servicers.artifact_service import ArtifactService
 from services.registry.servicers.discovery_service import DiscoveryService
 from services.registry.servicers.endpoint_service import EndpointService
-from services.registry.servicers.model_service import ModelService
+from services.registry.servicers.model_service import ModelService, UseCases
 from services.registry.servicers.placement_service import PlacementService
 from services.registry.servicers.watch_service import WatchService
 from services.registry.settings import RegistrySettings
@@ -172,10 +173,14 @@ def register(server: RpcServer, parts: Parts) -> None:
     store, clock = parts.store, SystemClock()
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(
         ModelService(
-            Models(store, parts.reaper, clock),
-            parts.declarations,
-            parts.versions,
-            Aliases(store, clock),
+            UseCases(
+                models=Models(store, parts.reaper, clock),
+                declarations=parts.declarations,
+                versions=parts.versions,
+                tunings=Tunings(store),
+                aliases=Aliases(store, clock),
+            ),
+            clock,
         ),
         server.grpc,
     )

@@ -1,27 +1,21 @@
-"""Rules for what a version declares: its files, its settings, its digest."""
+"""Rules for the artifact that a version declares: its files, its digest."""
 
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from services.registry.domain.fields import check_range
-from services.registry.domain.model import ArtifactFile, Format, VersionSettings
+from services.registry.domain.model import ArtifactFile, Format
 from services.registry.domain.violations import Violations
 from services.rpc.names import shown
 
 MAX_FILES = 1000
 MAX_PATH_BYTES = 255
-MAX_BATCH_SIZE = 65_536  # rows
-MAX_QUEUE_DELAY_US = 60_000_000
-MAX_THREADS = 1024
-MAX_PROVIDERS = 16
 PATH_RULE = (
     "a relative path with '/', without empty, '.' or '..' segments, NUL or backslash,"
     f" at most {MAX_PATH_BYTES} bytes"
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_PROVIDER = re.compile(r"[A-Za-z][A-Za-z0-9]{0,47}ExecutionProvider")
 _EMPTY_SHA256 = hashlib.sha256().hexdigest()
 
 
@@ -103,29 +97,3 @@ def _check_distinct(violations: Violations, files: Sequence[ArtifactFile]) -> No
                 f"path {shown('/'.join(one))} is a file and the folder of"
                 f" {shown('/'.join(next_one))}; allowed: one of both",
             )
-
-
-def check_settings(violations: Violations, settings: VersionSettings) -> VersionSettings:
-    """Run settings within their ranges."""
-    field = "settings"
-    check_range(violations, f"{field}.max_batch_size", settings.max_batch_size, MAX_BATCH_SIZE)
-    check_range(
-        violations,
-        f"{field}.max_queue_delay_us",
-        settings.max_queue_delay_us,
-        MAX_QUEUE_DELAY_US,
-    )
-    check_range(violations, f"{field}.intra_op_threads", settings.intra_op_threads, MAX_THREADS)
-    providers = settings.execution_providers
-    violations.require(
-        len(providers) <= MAX_PROVIDERS and len(set(providers)) == len(providers),
-        f"{field}.execution_providers",
-        f"{len(providers)} names; allowed: at most {MAX_PROVIDERS} different ones",
-    )
-    for index, provider in enumerate(providers):
-        violations.require(
-            _PROVIDER.fullmatch(provider) is not None,
-            f"{field}.execution_providers[{index}]",
-            f"{shown(provider)}; allowed: a name such as CUDAExecutionProvider",
-        )
-    return settings

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from services.registry.domain.tuning import VersionTuning
+from services.registry.domain.version_settings import VersionSettings
 from services.rpc.names import AliasName, ModelName, VersionName
 
 
@@ -61,16 +63,6 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VersionSettings:
-    """How a version is run; zero values mean the worker's defaults."""
-
-    max_batch_size: int = 0  # rows
-    max_queue_delay_us: int = 0
-    intra_op_threads: int = 0
-    execution_providers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """A family of versions that answer the same question."""
 
@@ -84,7 +76,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelVersion:
-    """An immutable artifact with what is needed to run it."""
+    """An immutable artifact with what is needed to run it; only what measuring says of it changes."""
 
     name: VersionName
     state: VersionState
@@ -94,10 +86,14 @@ class ModelVersion:
     size_bytes: int
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
-    settings: VersionSettings = VersionSettings()
+    settings: VersionSettings = field(default_factory=VersionSettings)
     lineage: Mapping[str, str] = field(default_factory=dict)
     create_time: datetime
     declare_time: datetime  # of the last declaration; an upload that is taken up again lives longer
+    tuning: VersionTuning | None = None  # None: nothing measured yet
+    measuring_wanted: bool = (
+        False  # asked for, whatever the settings say; over once there is a tuning
+    )
     etag: str = ""
 
 

@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from services.registry.domain.artifact import artifact_digest, check_files, check_settings
+from services.registry.domain.artifact import artifact_digest, check_files
 from services.registry.domain.fields import check_tags
 from services.registry.domain.model import (
     ArtifactFile,
     Format,
     Model,
     ModelVersion,
-    VersionSettings,
     VersionState,
 )
+from services.registry.domain.settings_rules import check_settings
+from services.registry.domain.version_settings import VersionSettings
 from services.registry.domain.violations import Violations
 from services.registry.drivers.blob_reaper import BlobReaper
 from services.registry.ports.clock import Clock

@@ -6,9 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from services.registry.domain.artifact import (
-    model_file,
-)
+from services.registry.domain.artifact import model_file
 from services.registry.domain.catalog import Name
 from services.registry.domain.model import (
     BlobId,
@@ -19,6 +17,7 @@ from services.registry.domain.model import (
 )
 from services.registry.domain.page import Page, PageRequest
 from services.registry.domain.references import check_etag, refuse_while_used
+from services.registry.domain.settings_fit import check_fit
 from services.registry.drivers.blob_reaper import BlobReaper
 from services.registry.drivers.completion import to_completion
 from services.registry.drivers.lookup import endpoints_serving, existing, page
@@ -74,6 +73,8 @@ class Versions:
             with suppress(AbortedError, NotFoundError):
                 await self.delete_unfinished(name, version.etag)
             raise
+        # What doesn't fit leaves the bytes where they are: the same files are declared anew with other settings.
+        check_fit(version.settings, signature)
         return await self._make_ready(version, signature)
 
     async def _check_complete(self, version: ModelVersion) -> None:

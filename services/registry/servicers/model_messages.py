@@ -11,10 +11,14 @@ from services.registry.domain.model import (
     Model,
     ModelVersion,
     TensorSpec,
-    VersionSettings,
     VersionState,
 )
 from services.registry.drivers.declarations import Declaration
+from services.registry.servicers.settings_messages import (
+    read_settings,
+    settings_message,
+    tuning_message,
+)
 from services.registry.servicers.times import timestamp
 
 _STATES: Mapping[VersionState, model_pb2.VersionState.ValueType] = {
@@ -51,10 +55,12 @@ def version_message(version: ModelVersion) -> model_pb2.ModelVersion:
         size_bytes=version.size_bytes,
         inputs=[_tensor_message(spec) for spec in version.inputs],
         outputs=[_tensor_message(spec) for spec in version.outputs],
-        settings=_settings_message(version.settings),
+        settings=settings_message(version.settings),
         lineage=version.lineage,
         create_time=timestamp(version.create_time),
         etag=version.etag,
+        tuning=None if version.tuning is None else tuning_message(version.tuning),
+        measuring_wanted=version.measuring_wanted,
     )
 
 
@@ -62,27 +68,12 @@ def _tensor_message(spec: TensorSpec) -> model_pb2.TensorSpec:
     return model_pb2.TensorSpec(name=spec.name, datatype=spec.datatype, shape=spec.shape)
 
 
-def _settings_message(settings: VersionSettings) -> model_pb2.VersionSettings:
-    return model_pb2.VersionSettings(
-        max_batch_size=settings.max_batch_size,
-        max_queue_delay_us=settings.max_queue_delay_us,
-        intra_op_threads=settings.intra_op_threads,
-        execution_providers=settings.execution_providers,
-    )
-
-
 def declaration(message: model_pb2.ModelVersion) -> Declaration:
     """What a caller declares of a version."""
-    settings = message.settings
     return Declaration(
         format=_FORMATS_READ.get(message.format),
         files=[ArtifactFile(f.path, f.size_bytes, f.sha256) for f in message.files],
-        settings=VersionSettings(
-            max_batch_size=settings.max_batch_size,
-            max_queue_delay_us=settings.max_queue_delay_us,
-            intra_op_threads=settings.intra_op_threads,
-            execution_providers=tuple(settings.execution_providers),
-        ),
+        settings=read_settings(message.settings),
         lineage=dict(message.lineage),
     )
 

@@ -1,5 +1,6 @@
 """`inferplane.registry.v1.ModelService`: models, versions and aliases."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -11,45 +12,57 @@ from services.registry.domain.page import page_request
 from services.registry.domain.violations import Violations
 from services.registry.drivers.declarations import Declarations
 from services.registry.drivers.models import Aliases, Models
+from services.registry.drivers.tunings import TuningOrder, Tunings
 from services.registry.drivers.versions import Versions
+from services.registry.ports.clock import Clock
 from services.registry.servicers.model_messages import (
     alias_message,
     declaration,
     model_message,
     version_message,
 )
+from services.registry.servicers.settings_messages import read_tuning
 from services.rpc import names
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class UseCases:
+    """What the service is a door to."""
+
+    models: Models
+    declarations: Declarations
+    versions: Versions
+    tunings: Tunings
+    aliases: Aliases
+
+
 class ModelService(ModelServiceServicer):
     """Reads requests, calls the use cases, writes answers."""
 
-    def __init__(
-        self, models: Models, declarations: Declarations, versions: Versions, aliases: Aliases
-    ) -> None:
-        self._declarations = declarations
-        self._models = models
-        self._versions = versions
-        self._aliases = aliases
+    def __init__(self, use: UseCases, clock: Clock) -> None:
+        self._use = use
+        self._clock = clock
 
     async def CreateModel(
         self, request: pb.CreateModelRequest, context: _Context
     ) -> pb.CreateModelResponse:
         name = names.ModelName(names.check_id("model_id", request.model_id))
-        model = await self._models.create(name, request.model.description, dict(request.model.tags))
+        model = await self._use.models.create(
+            name, request.model.description, dict(request.model.tags)
+        )
         return pb.CreateModelResponse(model=model_message(model))
 
     async def GetModel(self, request: pb.GetModelRequest, context: _Context) -> pb.GetModelResponse:
-        model = await self._models.get(names.parse_model("name", request.name))
+        model = await self._use.models.get(names.parse_model("name", request.name))
         return pb.GetModelResponse(model=model_message(model))
 
     async def ListModels(
         self, request: pb.ListModelsRequest, context: _Context
     ) -> pb.ListModelsResponse:
         wanted = page_request("models", request.page_size, request.page_token)
-        page = await self._models.list(wanted)
+        page = await self._use.models.list(wanted)
         return pb.ListModelsResponse(
             models=[model_message(model) for model in page.items],
             next_page_token=page.next_page_token,
@@ -59,7 +72,7 @@ class ModelService(ModelServiceServicer):
         self, request: pb.UpdateModelRequest, context: _Context
     ) -> pb.UpdateModelResponse:
         name = names.parse_model("model.name", request.model.name)
-        model = await self._models.update(
+        model = await self._use.models.update(
             name,
             description=request.model.description,
             tags=dict(request.model.tags),
@@ -72,7 +85,7 @@ class ModelService(ModelServiceServicer):
         self, request: pb.DeleteModelRequest, context: _Context
     ) -> pb.DeleteModelResponse:
         name = names.parse_model("name", request.name)
-        await self._models.delete(name, request.etag, force=request.force)
+        await self._use.models.delete(name, request.etag, force=request.force)
         return pb.DeleteModelResponse()
 
     async def CreateModelVersion(
@@ -85,19 +98,19 @@ class ModelService(ModelServiceServicer):
         assert parent is not None
         assert version_id is not None
         name = names.VersionName(parent.model, version_id)
-        version = await self._declarations.declare(name, declaration(request.model_version))
+        version = await self._use.declarations.declare(name, declaration(request.model_version))
         return pb.CreateModelVersionResponse(model_version=version_message(version))
 
     async def FinishModelVersion(
         self, request: pb.FinishModelVersionRequest, context: _Context
     ) -> pb.FinishModelVersionResponse:
-        version = await self._versions.finish(names.parse_version("name", request.name))
+        version = await self._use.versions.finish(names.parse_version("name", request.name))
         return pb.FinishModelVersionResponse(model_version=version_message(version))
 
     async def GetModelVersion(
         self, request: pb.GetModelVersionRequest, context: _Context
     ) -> pb.GetModelVersionResponse:
-        version = await self._versions.get(names.parse_version("name", request.name))
+        version = await self._use.versions.get(names.parse_version("name", request.name))
         return pb.GetModelVersionResponse(model_version=version_message(version))
 
     async def ListModelVersions(
@@ -107,7 +120,7 @@ class ModelService(ModelServiceServicer):
         parent = None if all_models else names.parse_model("parent", request.parent)
         listing = f"{request.parent}/versions"
         wanted = page_request(listing, request.page_size, request.page_token)
-        page = await self._versions.list(parent, wanted)
+        page = await self._use.versions.list(parent, wanted)
         return pb.ListModelVersionsResponse(
             model_versions=[version_message(version) for version in page.items],
             next_page_token=page.next_page_token,
@@ -117,16 +130,28 @@ class ModelService(ModelServiceServicer):
         self, request: pb.DeleteModelVersionRequest, context: _Context
     ) -> pb.DeleteModelVersionResponse:
         name = names.parse_version("name", request.name)
-        await self._versions.delete(name, request.etag)
+        await self._use.versions.delete(name, request.etag)
         return pb.DeleteModelVersionResponse()
+
+    async def SetModelVersionTuning(
+        self, request: pb.SetModelVersionTuningRequest, context: _Context
+    ) -> pb.SetModelVersionTuningResponse:
+        given = request.tuning if request.HasField("tuning") else None
+        order = TuningOrder(
+            tuning=None if given is None else read_tuning(given, self._clock.now()),
+            only_if_unset=request.only_if_unset,
+            measure=request.measure,
+        )
+        version = await self._use.tunings.set(names.parse_version("name", request.name), order)
+        return pb.SetModelVersionTuningResponse(model_version=version_message(version))
 
     async def SetAlias(self, request: pb.SetAliasRequest, context: _Context) -> pb.SetAliasResponse:
         name, version = _alias_target(request.alias)
-        alias = await self._aliases.set(name, version, request.alias.etag)
+        alias = await self._use.aliases.set(name, version, request.alias.etag)
         return pb.SetAliasResponse(alias=alias_message(alias))
 
     async def GetAlias(self, request: pb.GetAliasRequest, context: _Context) -> pb.GetAliasResponse:
-        alias = await self._aliases.get(names.parse_alias("name", request.name))
+        alias = await self._use.aliases.get(names.parse_alias("name", request.name))
         return pb.GetAliasResponse(alias=alias_message(alias))
 
     async def ListAliases(
@@ -134,7 +159,7 @@ class ModelService(ModelServiceServicer):
     ) -> pb.ListAliasesResponse:
         parent = names.parse_model("parent", request.parent)
         wanted = page_request(f"{parent}/aliases", request.page_size, request.page_token)
-        page = await self._aliases.list(parent, wanted)
+        page = await self._use.aliases.list(parent, wanted)
         return pb.ListAliasesResponse(
             aliases=[alias_message(alias) for alias in page.items],
             next_page_token=page.next_page_token,
@@ -143,7 +168,7 @@ class ModelService(ModelServiceServicer):
     async def DeleteAlias(
         self, request: pb.DeleteAliasRequest, context: _Context
     ) -> pb.DeleteAliasResponse:
-        await self._aliases.delete(names.parse_alias("name", request.name), request.etag)
+        await self._use.aliases.delete(names.parse_alias("name", request.name), request.etag)
         return pb.DeleteAliasResponse()
 
 

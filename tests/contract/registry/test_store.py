@@ -19,6 +19,7 @@ from services.registry.ports.store import Store, Transaction, View
 from services.rpc.errors import AbortedError, InternalError, OutOfRangeError, UnavailableError
 from services.rpc.names import ModelName
 from tests.unit.registry import records
+from tests.unit.registry.full_settings import FULL_SETTINGS, FULL_TUNING
 
 FIRST = 1_000_000
 Opening = Callable[..., AbstractAsyncContextManager[MemoryStore | SqlStore]]
@@ -57,8 +58,9 @@ async def get_model(store: Store, name: str = "m") -> Model | None:
 
 
 async def test_a_record_comes_back_as_it_was_put(store: Store) -> None:
-    """All five kinds survive the way through the store, with an etag on top."""
-    version, alias = records.version(), records.alias()
+    """All five kinds survive the way through the store with every setting, and an etag on top."""
+    version = replace(records.version(), settings=FULL_SETTINGS, tuning=FULL_TUNING)
+    alias = records.alias()
     kinds: list[Record] = [
         records.model(),
         version,

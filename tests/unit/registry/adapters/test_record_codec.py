@@ -9,9 +9,11 @@ import pytest
 from services.registry.adapters.record_codec import decode, encode
 from services.registry.domain.catalog import Record
 from services.registry.domain.endpoint import CircuitLimits, Endpoint, Mirror, RetryPolicy, Target
-from services.registry.domain.model import Alias, ModelVersion, TensorSpec, VersionSettings
+from services.registry.domain.model import Alias, ModelVersion, TensorSpec
+from services.registry.domain.version_settings import VersionSettings
 from services.rpc.names import AliasName, VersionName
 from tests.unit.registry import records
+from tests.unit.registry.full_settings import FULL_SETTINGS, FULL_TUNING
 
 V1 = VersionName("m", "1")
 FULL_ENDPOINT = replace(
@@ -29,7 +31,9 @@ FULL_VERSION = replace(
     records.version(files=(records.file("a.onnx"), records.file("b", b""))),
     inputs=(TensorSpec("x", "FP32", (-1, 2)),),
     outputs=(TensorSpec("y", "BYTES", ()),),
-    settings=VersionSettings(max_batch_size=3, execution_providers=("CPUExecutionProvider",)),
+    settings=FULL_SETTINGS,
+    tuning=FULL_TUNING,
+    measuring_wanted=True,
     lineage={"source": "file:/x"},
 )
 
@@ -61,6 +65,22 @@ def test_text_of_an_older_release_is_read() -> None:
     text["from_the_future"] = 1
     back = decode(Endpoint, json.dumps(text))
     assert back == replace(FULL_ENDPOINT, circuit_limits=None, tags={})
+
+
+def test_a_version_of_the_first_release_is_read() -> None:
+    """Text as it was written before versions had a tuning and most of their settings means their defaults."""
+    text = (
+        '{"name":{"model":"m","version":"1"},"state":"READY","format":"ONNX","files":[],"digest":"d",'
+        '"size_bytes":0,"inputs":[],"outputs":[],"settings":{"max_batch_size":3,"max_queue_delay_us":0,'
+        '"intra_op_threads":0,"execution_providers":["CPUExecutionProvider"]},"lineage":{},'
+        '"create_time":"2030-01-01T00:00:00Z","declare_time":"2030-01-01T00:00:00Z","etag":"e"}'
+    )
+    back = decode(ModelVersion, text)
+    assert back.settings == VersionSettings(
+        max_batch_size=3, execution_providers=("CPUExecutionProvider",)
+    )
+    assert back.tuning is None
+    assert not back.measuring_wanted
 
 
 def test_broken_text_is_an_error() -> None:

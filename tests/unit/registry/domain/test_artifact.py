@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from services.registry.domain.artifact import (
     artifact_digest,
     check_files,
-    check_settings,
     is_path,
     model_file,
 )
-from services.registry.domain.model import ArtifactFile, Format, VersionSettings
+from services.registry.domain.model import ArtifactFile, Format
 from services.registry.domain.violations import Violations
 from tests.unit.registry.records import file, sha256
 
@@ -163,41 +162,3 @@ def test_the_digest_is_of_paths_sizes_and_digests() -> None:
     assert len({artifact_digest(files) for files in [[one, two], *others]}) == 4
     text = f"a\x001\0{sha256(b'1')}\n"
     assert artifact_digest([one]) == hashlib.sha256(text.encode()).hexdigest()
-
-
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [
-        (VersionSettings(max_batch_size=-1), "settings.max_batch_size"),
-        (VersionSettings(max_batch_size=65_537), "settings.max_batch_size"),
-        (VersionSettings(max_queue_delay_us=60_000_001), "settings.max_queue_delay_us"),
-        (VersionSettings(intra_op_threads=-2), "settings.intra_op_threads"),
-        (VersionSettings(execution_providers=("gpu",)), "settings.execution_providers[0]"),
-        (
-            VersionSettings(execution_providers=("CPUExecutionProvider",) * 2),
-            "settings.execution_providers",
-        ),
-    ],
-)
-def test_settings_that_are_refused(settings: VersionSettings, field: str) -> None:
-    """A setting out of its range is named."""
-    violations = Violations()
-    check_settings(violations, settings)
-    assert [violation.field for violation in violations.found] == [field]
-
-
-def test_settings_that_are_allowed() -> None:
-    """Zeros and both ends of the ranges pass."""
-    violations = Violations()
-    providers = ("CUDAExecutionProvider", "CPUExecutionProvider")
-    check_settings(violations, VersionSettings())
-    check_settings(
-        violations,
-        VersionSettings(
-            max_batch_size=65_536,
-            max_queue_delay_us=60_000_000,
-            intra_op_threads=1024,
-            execution_providers=providers,
-        ),
-    )
-    assert violations.found == ()

@@ -13,9 +13,9 @@ from services.registry.adapters.memory_store import MemoryStore
 from services.registry.domain.model import (
     Format,
     ModelVersion,
-    VersionSettings,
     VersionState,
 )
+from services.registry.domain.version_settings import VersionSettings
 from services.registry.drivers.blob_reaper import BlobReaper
 from services.registry.drivers.declarations import Declaration, Declarations
 from services.registry.drivers.upload_sweep import UploadSweep

@@ -8,7 +8,8 @@ import pytest
 
 from services.registry.adapters.disk_blob_store import DiskBlobStore
 from services.registry.adapters.memory_store import MemoryStore
-from services.registry.domain.model import Format, Signature, VersionSettings, VersionState
+from services.registry.domain.model import Format, Signature, VersionState
+from services.registry.domain.version_settings import PaddedInput, VersionSettings
 from services.registry.drivers.blob_reaper import BlobReaper
 from services.registry.drivers.declarations import Declaration, Declarations
 from services.registry.drivers.uploads import FileOffset, Uploads
@@ -131,3 +132,16 @@ async def test_a_bad_model_is_told_as_such_though_it_was_declared_again(
         await registry.versions.finish(V1)
     with pytest.raises(NotFoundError):
         await registry.versions.get(V1)
+
+
+async def test_settings_that_do_not_fit_the_model_can_be_declared_anew(registry: Registry) -> None:
+    """A setting that names no tensor of the model is refused by its path; the bytes stay for other settings."""
+    await registry.declare(
+        replace(DECLARATION, settings=VersionSettings(padded_inputs=(PaddedInput("ids", 1),)))
+    )
+    with pytest.raises(InvalidArgumentError, match=r"settings.padded_inputs\[0\].name: 'ids'"):
+        await registry.versions.finish(V1)
+    await registry.declare(OTHER_SETTINGS)
+    finished = await registry.versions.finish(V1)
+    assert finished.state is VersionState.READY
+    assert finished.settings == OTHER_SETTINGS.settings
