@@ -1,99 +1,204 @@
-"""Prometheus metrics of versions; label values are only those of versions that are loaded, and leave with them."""
+"""Prometheus metrics of the versions that are loaded, made from their statistics whenever they are scraped.
 
-from collections.abc import Callable
+Two families of names: ours, labelled by the version's resource name, and those that Triton's users have on their
+dashboards, labelled by model and version.
+"""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections.abc import Iterator
+from math import isinf
 
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from services.rpc.names import VersionName
 from services.worker.domain.counters import Outcome
+from services.worker.domain.histogram import Histogram
+from services.worker.domain.statistics import Span, VersionStatistics
 
-_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+Shown = list[tuple[VersionName, VersionStatistics]]
+
+_REASONS = {
+    "REJECTED": (Outcome.REJECTED,),
+    "CANCELED": (Outcome.CANCELLED,),
+    "BACKEND": (Outcome.FAILED,),
+    "OTHER": (Outcome.INVALID,),
+}
 
 
-class PrometheusMeter:
-    """Meter in a Prometheus registry."""
+class PrometheusMeter(Collector):
+    """Meter in a Prometheus registry; scraped in a thread of its own."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Declare the metrics; each name once per registry."""
-        version = ("version",)
-        self.calls = Counter(
-            "inferplane_calls",
-            "Calls by how they ended.",
-            ("version", "outcome"),
-            registry=registry,
-        )
-        self.duration = Histogram(
-            "inferplane_call_seconds",
-            "Time from a call's arrival to its end.",
-            version,
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.queue = Histogram(
-            "inferplane_queue_seconds",
-            "Time that a request waited for the session.",
-            version,
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.rows = Histogram(
-            "inferplane_batch_rows",
-            "Rows computed at once.",
-            version,
-            buckets=_ROWS,
-            registry=registry,
-        )
-        self.compute = Histogram(
-            "inferplane_compute_seconds",
-            "Time that one batch took.",
-            version,
-            buckets=_SECONDS,
-            registry=registry,
-        )
+        """Join the registry; once per registry."""
+        self._shown: dict[VersionName, VersionStatistics] = {}
+        registry.register(self)
 
-        self.depth = Gauge(
-            "inferplane_queued_rows", "Rows that wait for the session.", version, registry=registry
-        )
+    def show(self, name: VersionName, statistics: VersionStatistics) -> None:
+        """The version is loaded."""
+        self._shown[name] = statistics
 
-    def version(self, name: str) -> "PrometheusVersionMeter":
-        """The meter of one version."""
-        return PrometheusVersionMeter(self, name)
-
-
-class PrometheusVersionMeter:
-    """VersionMeter whose label look-ups are done once, here."""
-
-    def __init__(self, meter: PrometheusMeter, name: str) -> None:
-        self._meter = meter
-        self._name = name
-        self._count = {o: meter.calls.labels(name, o.value).inc for o in Outcome}
-        self._duration = meter.duration.labels(name).observe
-        self._queue = meter.queue.labels(name).observe
-        self._rows = meter.rows.labels(name).observe
-        self._compute = meter.compute.labels(name).observe
-
-    def called(self, outcome: Outcome, seconds: float) -> None:
-        """One call ended."""
-        self._count[outcome]()
-        self._duration(seconds)
-
-    def waited(self, seconds: float) -> None:
-        """One request waited that long in the queue."""
-        self._queue(seconds)
-
-    def computed(self, rows: int, seconds: float) -> None:
-        """One batch was computed."""
-        self._rows(rows)
-        self._compute(seconds)
-
-    def watch_queue(self, rows: Callable[[], int]) -> None:
-        """Where to look how many rows wait, whenever somebody wants to know."""
-        self._meter.depth.labels(self._name).set_function(rows)
-
-    def close(self) -> None:
+    def hide(self, name: VersionName) -> None:
         """The version is gone: its labels go too."""
-        meter = self._meter
-        for outcome in Outcome:
-            meter.calls.remove(self._name, outcome.value)
-        for metric in (meter.duration, meter.queue, meter.rows, meter.compute, meter.depth):
-            metric.remove(self._name)
+        self._shown.pop(name, None)
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics as of now."""
+        shown = list(self._shown.items())
+        yield from _calls(shown)
+        yield from _runs(shown)
+        yield from _cache(shown)
+        yield from _triton(shown)
+
+
+def _calls(shown: Shown) -> Iterator[Metric]:
+    calls = CounterMetricFamily(
+        "inferplane_calls", "Calls by how they ended.", labels=("version", "outcome")
+    )
+    for name, of in shown:
+        for outcome, span in of.outcomes.items():
+            calls.add_metric((str(name), outcome.value), span.count)
+    yield calls
+    yield _histogram(
+        "inferplane_call_seconds",
+        "Time from a call's arrival to its end.",
+        [(name, of.call_seconds) for name, of in shown],
+    )
+
+
+def _runs(shown: Shown) -> Iterator[Metric]:
+    yield _histogram(
+        "inferplane_queue_seconds",
+        "Time that a request waited for the session.",
+        [(name, of.queue_seconds) for name, of in shown],
+    )
+    yield _histogram(
+        "inferplane_compute_seconds",
+        "Time that one batch took.",
+        [(name, of.compute_seconds) for name, of in shown],
+    )
+    yield _histogram(
+        "inferplane_batch_rows",
+        "Rows computed at once.",
+        [(name, of.batch_rows) for name, of in shown],
+    )
+    depth = _gauge("inferplane_queued_rows", "Rows that wait for the session.")
+    cells = _counter("inferplane_cells", "Elements of inputs that may be padded.")
+    padded = _counter("inferplane_padded_cells", "How many of them were padding.")
+    for name, of in shown:
+        depth.add_metric((str(name),), of.queued_rows())
+        cells.add_metric((str(name),), of.cells)
+        padded.add_metric((str(name),), of.padded_cells)
+    yield from (depth, cells, padded)
+
+
+def _cache(shown: Shown) -> Iterator[Metric]:
+    hits = _counter("inferplane_cache_hits", "Requests answered from the response cache.")
+    misses = _counter("inferplane_cache_misses", "Requests that it had no answer for.")
+    size = _gauge("inferplane_cache_bytes", "What the kept answers occupy.")
+    for name, of in shown:
+        hits.add_metric((str(name),), of.cache_hit.count)
+        misses.add_metric((str(name),), of.cache_miss.count)
+        size.add_metric((str(name),), of.cache_bytes())
+    yield from (hits, misses, size)
+
+
+def _triton(shown: Shown) -> Iterator[Metric]:
+    """Times are sums in microseconds; what a batch took counts for each request in it."""
+    yield _of_triton(
+        "nv_inference_request_success",
+        "Requests that were answered, from the cache too.",
+        [(name, of.outcomes[Outcome.SUCCEEDED].count) for name, of in shown],
+    )
+    failures = Metric("nv_inference_request_failure", "Requests that failed.", "unknown")
+    for name, of in shown:
+        for reason, outcomes in _REASONS.items():
+            labels = {**_labels(name), "reason": reason}
+            count = sum(of.outcomes[outcome].count for outcome in outcomes)
+            failures.add_sample("nv_inference_request_failure", labels, count)
+    yield failures
+    yield _of_triton(
+        "nv_inference_count", "Rows that were computed.", [(name, of.rows) for name, of in shown]
+    )
+    yield _of_triton(
+        "nv_inference_exec_count",
+        "Batches that were computed.",
+        [(name, of.runs) for name, of in shown],
+    )
+    pending = GaugeMetricFamily(
+        "nv_inference_pending_request_count",
+        "Requests that wait for the session.",
+        labels=("model", "version"),
+    )
+    for name, of in shown:
+        pending.add_metric((name.model, name.version), of.queued_requests())
+    yield pending
+    for suffix, spans in _spans(shown).items():
+        metric = f"nv_inference_{suffix}_duration_us"
+        yield _of_triton(metric, f"Time of requests: {suffix}.", _micros(spans))
+    for kind, spans in {
+        "hit": [(name, of.cache_hit) for name, of in shown],
+        "miss": [(name, of.cache_miss) for name, of in shown],
+    }.items():
+        plural = {"hit": "hits", "miss": "misses"}[kind]
+        yield _of_triton(
+            f"nv_cache_num_{plural}_per_model",
+            f"Response cache {plural}.",
+            [(name, span.count) for name, span in spans],
+        )
+        yield _of_triton(
+            f"nv_cache_{kind}_duration_per_model",
+            f"Time of response cache {plural}, in microseconds.",
+            _micros(spans),
+        )
+
+
+def _spans(shown: Shown) -> dict[str, list[tuple[VersionName, Span]]]:
+    return {
+        "request": [(name, of.outcomes[Outcome.SUCCEEDED]) for name, of in shown],
+        "queue": [(name, of.queue) for name, of in shown],
+        "compute_input": [(name, of.compute_input) for name, of in shown],
+        "compute_infer": [(name, of.compute_infer) for name, of in shown],
+        "compute_output": [(name, of.compute_output) for name, of in shown],
+    }
+
+
+def _micros(spans: list[tuple[VersionName, Span]]) -> list[tuple[VersionName, int]]:
+    return [(name, span.ns // 1000) for name, span in spans]
+
+
+def _of_triton(name: str, text: str, values: list[tuple[VersionName, int]]) -> Metric:
+    # As `counter` the client would write the type for `{name}_total`, a name that Triton's dashboards don't know.
+    metric = Metric(name, text, "unknown")
+    for version, value in values:
+        metric.add_sample(name, _labels(version), value)
+    return metric
+
+
+def _labels(name: VersionName) -> dict[str, str]:
+    return {"model": name.model, "version": name.version}
+
+
+def _counter(name: str, text: str) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, labels=("version",))
+
+
+def _gauge(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=("version",))
+
+
+def _histogram(
+    name: str, text: str, histograms: list[tuple[VersionName, Histogram]]
+) -> HistogramMetricFamily:
+    metric = HistogramMetricFamily(name, text, labels=("version",))
+    for version, histogram in histograms:
+        buckets = [
+            ("+Inf" if isinf(bound) else str(bound), count)
+            for bound, count in histogram.cumulative()
+        ]
+        metric.add_metric((str(version),), buckets, histogram.total)
+    return metric

@@ -29,7 +29,7 @@ def outcome_of(kind: Kind) -> Outcome:
     return _OF_KIND.get(kind, Outcome.FAILED)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Counters:
     """Totals as heartbeats report them."""
 
@@ -38,15 +38,3 @@ class Counters:
     cancelled: int = 0
     rejected: int = 0
     duration_us: int = 0  # of answered calls, from arrival to answer
-
-    def count(self, outcome: Outcome, seconds: float) -> None:
-        """Count one call."""
-        if outcome is Outcome.SUCCEEDED:
-            self.succeeded += 1
-            self.duration_us += int(seconds * 1e6)
-        elif outcome is Outcome.CANCELLED:
-            self.cancelled += 1
-        elif outcome is Outcome.REJECTED:
-            self.rejected += 1
-        else:
-            self.failed += 1

@@ -24,13 +24,14 @@ from services.worker.domain.batch_arrays import (
     split,
     wanted_outputs,
 )
+from services.worker.domain.computed_batch import ComputedBatch
 from services.worker.domain.contents import Array
 from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.pace import Pace
 from services.worker.domain.progress import Progress
 from services.worker.domain.raw_contents import raw_size
 from services.worker.domain.signature import Signature
-from services.worker.ports.meter import VersionMeter
+from services.worker.ports.meter import BatchMeter
 from services.worker.ports.session import Session
 
 
@@ -60,7 +61,7 @@ class Batcher:
         self,
         queue: BatchQueue,
         model: Model,
-        meter: VersionMeter,
+        meter: BatchMeter,
         delivered: Callable[[], None] = _nothing,
     ) -> None:
         """Assign only; the queue is this model's alone, the meter gets waits and batches.
@@ -197,8 +198,6 @@ class Batcher:
         if not taken.batch:
             self._delivered()
             return False
-        for waiting in taken.batch:
-            self._meter.waited(now - waiting.arrived)
         self._runs.add(taken)
         if self._is_short(taken):
             self._finish(taken, self._run_timed(taken), now)
@@ -232,7 +231,12 @@ class Batcher:
         self._runs.discard(taken)
         seconds = time.monotonic() - started
         self._queue.note_run(taken.rows, seconds)
-        self._meter.computed(taken.rows, seconds)
+        waits = [started - waiting.arrived for waiting in taken.batch]
+        self._meter.computed(
+            ComputedBatch(
+                rows=taken.rows, waits=waits, input_ns=0, infer_ns=int(seconds * 1e9), output_ns=0
+            )
+        )
         for waiting, answer in zip(taken.batch, answers, strict=True):
             waiting.end(answer)
         self._delivered()

@@ -1,18 +1,20 @@
-"""A version that answers calls: its signature, its way to the session, its counters."""
+"""A version that answers calls: its signature, its way to the session, what is counted of it."""
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from services.rpc.errors import InferplaneError
 from services.worker.domain.assignment import VersionSpec
+from services.worker.domain.batch import Answer
 from services.worker.domain.contents import Array
-from services.worker.domain.counters import Counters, Outcome, outcome_of
+from services.worker.domain.counters import Outcome, outcome_of
 from services.worker.domain.infer_request import InferRequest
+from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.batcher import Batcher
 from services.worker.drivers.traffic import Traffic
-from services.worker.ports.meter import VersionMeter
+from services.worker.ports.gate import Deliver, Gate, Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +23,45 @@ class ServedVersion:
 
     spec: VersionSpec
     batcher: Batcher
-    meter: VersionMeter
-    counters: Counters
+    gate: Gate  # where requests go in: the batcher, or what stands before it
+    statistics: VersionStatistics
     traffic: Traffic
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing stands before the batcher."""
+        return self.gate is self.batcher
+
+    @property
+    def caches(self) -> bool:
+        """Whether answers are kept for equal requests."""
+        return self.spec.settings.response_cache is not None
+
+    def admit(self, request: InferRequest, deadline: float | None, deliver: Deliver) -> Ticket:
+        """Take a request in, as `Gate.admit` says."""
+        return self.gate.admit(request, deadline, deliver)
+
+    def leave(self, ticket: Ticket) -> None:
+        """The caller has gone."""
+        self.gate.leave(ticket)
 
     async def infer(self, request: InferRequest, deadline: float | None) -> Mapping[str, Array]:
         """Outputs of one checked request."""
-        return await self.batcher.submit(request, deadline)
+        answered: asyncio.Future[Mapping[str, Array]] = asyncio.get_running_loop().create_future()
+
+        def deliver(answer: Answer) -> None:
+            if answered.done():  # cancelled; `leave` follows
+                return
+            if isinstance(answer, InferplaneError):
+                answered.set_exception(answer)
+            else:
+                answered.set_result(answer)
+
+        ticket = self.gate.admit(request, deadline, deliver)
+        try:
+            return await answered
+        finally:  # also when the caller has gone
+            self.gate.leave(ticket)
 
     def measured(self) -> "_Measured":
         """`with version.measured():` around all of a call counts and times it, however it ends."""
@@ -41,7 +75,6 @@ class ServedVersion:
     def end(self, started: float, error: BaseException | None) -> None:
         """The call ended: with an answer, or with this error."""
         self.traffic.end()
-        seconds = time.monotonic() - started
         outcome = Outcome.FAILED
         if error is None:
             outcome = Outcome.SUCCEEDED
@@ -49,8 +82,12 @@ class ServedVersion:
             outcome = outcome_of(error.kind)
         elif isinstance(error, asyncio.CancelledError):
             outcome = Outcome.CANCELLED
-        self.counters.count(outcome, seconds)
-        self.meter.called(outcome, seconds)
+        self.statistics.called(outcome, time.monotonic() - started)
+
+    def end_many(self, started: Sequence[float], now: float) -> None:
+        """Several calls ended with an answer."""
+        self.traffic.end_many(len(started))
+        self.statistics.answered([now - moment for moment in started])
 
 
 class _Measured:

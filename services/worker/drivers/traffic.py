@@ -26,6 +26,13 @@ class Traffic:
         if self._whole is not None:
             self._whole.end()
 
+    def end_many(self, count: int) -> None:
+        """So many calls have their answers."""
+        self.in_flight -= count
+        self._moved.set()
+        if self._whole is not None:
+            self._whole.end_many(count)
+
     async def until_quiet(self, quiet: float, within: float) -> bool:
         """Wait until nothing has run or arrived for `quiet` seconds; False if that took longer than `within`."""
         try:

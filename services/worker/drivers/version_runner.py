@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -12,11 +12,13 @@ import tenacity
 from services.worker.domain import example
 from services.worker.domain.assignment import Assignment, VersionSpec
 from services.worker.domain.batch import BatchLimits, BatchQueue
-from services.worker.domain.counters import Counters
 from services.worker.domain.load_state import Life, LoadError, LoadState
+from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.batcher import Batcher, Model
+from services.worker.drivers.open_streams import OpenStreams
 from services.worker.drivers.served_version import ServedVersion
 from services.worker.drivers.traffic import Traffic
+from services.worker.drivers.version_meter import VersionMeter
 from services.worker.ports.cache import ArtifactCache
 from services.worker.ports.discovery import VersionReport
 from services.worker.ports.health import Health
@@ -58,6 +60,7 @@ class RunnerParts:
     announced: Callable[[], Awaitable[None]]  # done once discovery knows the states as of now
     delivered: Callable[[], None]  # a batch's callers have been told: their answers may be written
     defaults: RunnerDefaults
+    streams: OpenStreams = field(default_factory=OpenStreams)  # of the whole worker
 
 
 class VersionRunner:
@@ -65,7 +68,7 @@ class VersionRunner:
 
     def __init__(self, assignment: Assignment, parts: RunnerParts) -> None:
         self.assignment = assignment
-        self.counters = Counters()
+        self.statistics = VersionStatistics()
         self.served: ServedVersion | None = None
         self._life = Life()
         self._parts = parts
@@ -85,7 +88,8 @@ class VersionRunner:
 
     def report(self) -> VersionReport:
         """State and counters as of now."""
-        return VersionReport(self.spec.name, self._life.state, self._life.reason, self.counters)
+        counters = self.statistics.counters()
+        return VersionReport(self.spec.name, self._life.state, self._life.reason, counters)
 
     def release(self) -> None:
         """The version is no longer assigned: finish its calls, then unload."""
@@ -105,6 +109,7 @@ class VersionRunner:
                     await self._serve(served)
         finally:
             await self._kept.aclose()
+            self._parts.streams.forget(str(name))
             self._to(LoadState.GONE)
             _log.info("version unloaded", version=str(name))
 
@@ -141,7 +146,7 @@ class VersionRunner:
             self.served = None
             await _end(*filter(None, (computing, released, watching)))
             await self._parts.health.set_health(service, serving=False)
-            served.meter.close()
+            self._parts.meter.hide(self.spec.name)
 
     async def _watch(self, served: ServedVersion) -> None:
         """READY only while runs come to an end; a run that never does cannot be stopped, only avoided."""
@@ -170,6 +175,7 @@ class VersionRunner:
                 await self._parts.announced()
         except TimeoutError:
             _log.warning("discovery not told that a version drains", version=str(self.spec.name))
+        self._parts.streams.end_version(str(self.spec.name))
         if not await served.traffic.until_quiet(defaults.quiet_seconds, defaults.drain_seconds):
             _log.warning(
                 "version unloaded with calls in flight",
@@ -226,15 +232,16 @@ class VersionRunner:
                 max_queued_bytes=defaults.max_queued_bytes,
             )
         )
-        meter = self._parts.meter.version(str(spec.name))
-        meter.watch_queue(lambda: queue.rows)
+        meter = VersionMeter(self.statistics)
+        meter.watch_queue(lambda: queue.rows, lambda: len(queue))
+        self._parts.meter.show(spec.name, self.statistics)
         runners = 1 if batched else defaults.concurrent_runs
         # Without batching the rows of a request are not counted.
         steady = report.steady and (batched or spec.signature.has_fixed_inputs)
         model = Model(session, spec.signature, batched, runners, steady)
         batcher = Batcher(queue, model, meter, self._parts.delivered)
         traffic = Traffic(self._parts.traffic)
-        return ServedVersion(spec, batcher, meter, self.counters, traffic)
+        return ServedVersion(spec, batcher, batcher, self.statistics, traffic)
 
     def _to(self, state: LoadState, reason: str = "") -> None:
         self._life.to(state, reason)

@@ -1,38 +1,32 @@
-"""Where the worker's measurements go."""
+"""Where the worker's measurements are shown."""
 
 from collections.abc import Callable
 from typing import Protocol
 
-from services.worker.domain.counters import Outcome
+from services.rpc.names import VersionName
+from services.worker.domain.computed_batch import ComputedBatch
+from services.worker.domain.statistics import VersionStatistics
 
 
-class VersionMeter(Protocol):
-    """Measurements of one version."""
+class BatchMeter(Protocol):
+    """Measurements of one version's queue and runs; called in the event loop."""
 
-    def called(self, outcome: Outcome, seconds: float) -> None:
-        """One call ended."""
+    def computed(self, batch: ComputedBatch) -> None:
+        """One run of the session gave answers."""
         ...
 
-    def waited(self, seconds: float) -> None:
-        """One request waited that long in the queue."""
-        ...
-
-    def computed(self, rows: int, seconds: float) -> None:
-        """One batch was computed."""
-        ...
-
-    def watch_queue(self, rows: Callable[[], int]) -> None:
-        """Where to look how many rows wait, whenever somebody wants to know."""
-        ...
-
-    def close(self) -> None:
-        """The version is gone: its labels go too."""
+    def watch_queue(self, rows: Callable[[], int], requests: Callable[[], int]) -> None:
+        """Where to look how much waits, whenever somebody wants to know."""
         ...
 
 
 class Meter(Protocol):
-    """Measurements of all versions."""
+    """Statistics of the versions that are loaded; they are read when somebody asks."""
 
-    def version(self, name: str) -> VersionMeter:
-        """The meter of one version."""
+    def show(self, name: VersionName, statistics: VersionStatistics) -> None:
+        """The version is loaded."""
+        ...
+
+    def hide(self, name: VersionName) -> None:
+        """The version is gone: its labels go too."""
         ...

@@ -7,10 +7,11 @@ from inference import open_inference_pb2 as oip
 
 from services.rpc.errors import InferplaneError
 from services.rpc.interceptor import known
-from services.worker.domain.batch import Answer, Outputs, Waiting
+from services.worker.domain.batch import Answer, Outputs
 from services.worker.domain.routing import Asked
 from services.worker.drivers.served_version import ServedVersion
 from services.worker.ports.call import Call
+from services.worker.ports.gate import Ticket
 from services.worker.servicers import grpc_messages
 from services.worker.servicers.front_methods import parsed
 from services.worker.servicers.grpc_inference import AnswerSource
@@ -42,7 +43,7 @@ class FastInference:
 class _Running:
     """One call from its admission to its end."""
 
-    __slots__ = ("_call", "_request", "_source", "_started", "_version", "_waiting")
+    __slots__ = ("_call", "_request", "_source", "_started", "_ticket", "_version")
 
     def __init__(
         self,
@@ -64,9 +65,7 @@ class _Running:
             checked = grpc_messages.read(
                 version.spec.signature, self._request, self._source.max_message_bytes
             )
-            self._waiting: Waiting = version.batcher.admit(
-                checked, self._call.deadline, self._deliver
-            )
+            self._ticket: Ticket = version.admit(checked, self._call.deadline, self._deliver)
         except Exception as error:  # noqa: BLE001 - as in the interceptor, which grpcio's calls pass
             self._fail(known(error, _PATH))
             return
@@ -94,5 +93,5 @@ class _Running:
         self._call.fail(error)
 
     def _gone(self, why: InferplaneError) -> None:
-        self._version.batcher.leave(self._waiting)
+        self._version.leave(self._ticket)
         self._version.end(self._started, why)

@@ -12,7 +12,6 @@ from services.worker.domain.assignment import (
     VersionChange,
     VersionSpec,
 )
-from services.worker.domain.counters import Counters, Outcome
 from services.worker.domain.load_state import FOLLOWS, Life, LoadState, TransitionError
 from services.worker.domain.routing import Asked, Candidate, check_routed, choose
 from services.worker.domain.signature import Signature, disagreements, spec_of
@@ -171,14 +170,6 @@ def test_external_data_lies_beside_its_graph() -> None:
     assert beside("model.onnx", "w.bin") == "w.bin"
     assert is_digest("a" * 64)
     assert not is_digest("../" + "a" * 61)
-
-
-def test_counters_by_outcome() -> None:
-    """Invalid requests count as failed; only answers count time."""
-    counters = Counters()
-    for outcome in Outcome:
-        counters.count(outcome, 0.5)
-    assert counters == Counters(1, 2, 1, 1, 500_000)
 
 
 def test_disagreements_in_words() -> None:

@@ -17,8 +17,8 @@ from services.rpc.errors import (
     UnavailableError,
 )
 from services.worker.domain.batch import BatchLimits, BatchQueue
+from services.worker.domain.computed_batch import ComputedBatch
 from services.worker.domain.contents import Array
-from services.worker.domain.counters import Outcome
 from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.signature import Signature, spec_of
 from services.worker.drivers.batcher import Batcher, Model
@@ -68,19 +68,11 @@ class Meter:
         self.rows: list[int] = []
         self.waits = 0
 
-    def called(self, outcome: Outcome, seconds: float) -> None:
-        raise AssertionError("not the batcher's")
+    def computed(self, batch: ComputedBatch) -> None:
+        self.rows.append(batch.rows)
+        self.waits += len(batch.waits)
 
-    def waited(self, seconds: float) -> None:
-        self.waits += 1
-
-    def computed(self, rows: int, seconds: float) -> None:
-        self.rows.append(rows)
-
-    def watch_queue(self, rows: Callable[[], int]) -> None:
-        raise AssertionError("not the batcher's")
-
-    def close(self) -> None:
+    def watch_queue(self, rows: Callable[[], int], requests: Callable[[], int]) -> None:
         raise AssertionError("not the batcher's")
 
 
