@@ -6,6 +6,7 @@ Aborts and cancellation pass. Anything unknown becomes INTERNAL without leaking 
 
 from __future__ import annotations  # the stubs are generic, the classes are not
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
@@ -65,6 +66,11 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     def __init__(self) -> None:
         """One interceptor per server: it remembers the server's handlers."""
         self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._statuses = _Statuses()
+
+    async def until_told(self) -> None:
+        """Wait until the statuses of calls that have failed by now are on their way."""
+        await self._statuses.until_sent()
 
     async def intercept_service(
         self,
@@ -82,7 +88,32 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if handler is None:  # unknown method: grpc answers UNIMPLEMENTED
             return None
         wrap = _wrap_stream if handler.response_streaming else _wrap_unary
-        return self._wrapped.setdefault(method, wrap(handler, method))
+        return self._wrapped.setdefault(method, wrap(handler, method, self._statuses))
+
+
+class _Statuses:
+    """Statuses of failed calls while they are being sent."""
+
+    def __init__(self) -> None:
+        self._sending = 0
+        self._sent = asyncio.Event()
+
+    async def send(
+        self, context: grpc.aio.ServicerContext[Any, Any], method: str, error: Exception
+    ) -> NoReturn:
+        """End the call with the error's status."""
+        self._sending += 1
+        try:
+            await abort(context, known(error, method))
+        finally:
+            self._sending -= 1
+            self._sent.set()
+
+    async def until_sent(self) -> None:
+        """Wait until none is being sent."""
+        while self._sending:
+            self._sent.clear()
+            await self._sent.wait()
 
 
 def known(error: Exception, method: str) -> InferplaneError:
@@ -91,12 +122,6 @@ def known(error: Exception, method: str) -> InferplaneError:
         return error
     _log.exception("call failed unexpectedly", method=method, exc_info=error)
     return InternalError("internal error; the server's log has the reason")
-
-
-async def _fail(
-    context: grpc.aio.ServicerContext[Any, Any], method: str, error: Exception
-) -> NoReturn:
-    await abort(context, known(error, method))
 
 
 class _Undecodable:
@@ -127,7 +152,7 @@ def _refuse_undecodable(request: Any, method: str) -> None:
         )
 
 
-def _wrap_unary(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
+def _wrap_unary(handler: Any, method: str, statuses: _Statuses) -> grpc.RpcMethodHandler[Any, Any]:
     behaviour = handler.stream_unary if handler.request_streaming else handler.unary_unary
 
     async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
@@ -137,7 +162,7 @@ def _wrap_unary(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - the one place that turns the unknown into INTERNAL
-            await _fail(context, method, error)
+            await statuses.send(context, method, error)
 
     make = (
         grpc.stream_unary_rpc_method_handler
@@ -147,7 +172,7 @@ def _wrap_unary(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
     return make(call, _decoder(handler.request_deserializer), handler.response_serializer)
 
 
-def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
+def _wrap_stream(handler: Any, method: str, statuses: _Statuses) -> grpc.RpcMethodHandler[Any, Any]:
     behaviour = handler.stream_stream if handler.request_streaming else handler.unary_stream
 
     async def generate(
@@ -160,7 +185,7 @@ def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - as in _wrap_unary, for streams
-            await _fail(context, method, error)
+            await statuses.send(context, method, error)
 
     async def write(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         try:
@@ -169,7 +194,7 @@ def _wrap_stream(handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - as in _wrap_unary, for streams
-            await _fail(context, method, error)
+            await statuses.send(context, method, error)
 
     # grpc.aio takes handlers of two forms: generators, and coroutines that call context.write
     # (grpcio's own health servicer is one of those).

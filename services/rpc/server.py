@@ -19,6 +19,7 @@ _log = structlog.get_logger(__name__)
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _HEADER_BYTES = 80 * 1024
+_TELLING_SECONDS = 1.0  # for a status on its way to a caller that doesn't read
 _FRAMING_BYTES = 64 * 1024  # message limits are about payloads; headers and framing ride on top
 
 
@@ -41,8 +42,9 @@ class RpcServer:
         """
         self._address = addresses.parse(address)
         limit = max_message_bytes + _FRAMING_BYTES
+        self._errors = ErrorInterceptor()
         self.grpc = grpc.aio.server(
-            interceptors=[ErrorInterceptor(), *interceptors],
+            interceptors=[self._errors, *interceptors],
             options=[
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", limit),
@@ -96,8 +98,22 @@ class RpcServer:
     async def stop(self, grace: float) -> None:
         """Report NOT_SERVING everywhere, refuse new calls, finish running ones for `grace` seconds, cancel the rest."""
         await self.health.enter_graceful_shutdown()
+        await self._tell_failed(grace)
         await self.grpc.stop(grace)
         _log.info("stopped", address=self.address)
+
+    async def _tell_failed(self, grace: float) -> None:
+        """Callers whose call has just been ended hear why before the connection goes.
+
+        The other way round a caller may answer the GOAWAY into a closed connection, and then never reads
+        the status that lies before it.
+        """
+        await asyncio.sleep(0)  # calls that were woken to end have their turn
+        try:
+            async with asyncio.timeout(min(grace, _TELLING_SECONDS)):
+                await self._errors.until_told()
+        except TimeoutError:
+            _log.warning("stopping before every failed call was told", address=self.address)
 
 
 def stop_requested() -> asyncio.Event:

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from inferplane.registry.v1 import watch_service_pb2
 
 from services.rpc.settings import environment_for_children
-from tests.integration.registry.client import MODEL, Client, chunk, read, refusal_of, start
+from tests.integration.registry.client import MODEL, Client, chunk, read, start
 
 V1 = "models/m/versions/1"
 WEIGHTS = os.urandom(3 * 1024 * 1024)
@@ -105,7 +105,8 @@ async def test_sigterm_ends_it_cleanly(folder: Path) -> None:
         process.send_signal(signal.SIGTERM)
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await watch.read()
-        assert refusal_of(ended.value).reason == "STOPPING"
+        # The reason is held by `test_server.py`: here the connection may end before it is read.
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
         code, said = await end(process, signal.SIGTERM)
         assert code == 0
         assert "Traceback" not in said
