@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.adapters import execution_view
 from services.cli.adapters.deployment import state_word
 from services.cli.adapters.status_reader import Status
 from services.cli.domain.rates import Rate
@@ -41,7 +42,16 @@ def _table(title: str, headers: Iterable[str]) -> Table:
         expand=False,
     )
     for header in headers:
-        right = header in {"SHARE", "NOW", "READY", "CALLS/S", "ERRORS/S", "MEAN", "IN FLIGHT"}
+        right = header in {
+            "SHARE",
+            "NOW",
+            "READY",
+            "BATCH",
+            "CALLS/S",
+            "ERRORS/S",
+            "MEAN",
+            "IN FLIGHT",
+        }
         table.add_column(header, justify="right" if right else "left", header_style="dim")
     return table
 
@@ -86,7 +96,8 @@ def _rate_cells(rate: Rate | None) -> list[Text]:
 
 
 def _versions(placements: list[placement_pb2.Placement]) -> RenderableType:
-    table = _table("Versions", ("", "POOL", "STATE", "READY", "REASON"))
+    headers = ("", "POOL", "STATE", "READY", "BATCH", "THREADS", "REASON")
+    table = _table("Versions (threads: instances × threads of each)", headers)
     for placement in placements:
         status = placement.status
         words = sorted({state_word(worker.state) for worker in status.workers}) or ["no worker"]
@@ -97,9 +108,17 @@ def _versions(placements: list[placement_pb2.Placement]) -> RenderableType:
             Text(placement.name.split("/")[1]),
             state,
             Text(f"{status.ready_workers}/{status.live_workers}"),
-            Text("; ".join(reasons), style="red"),
+            Text(execution_view.batch_of(status)),
+            Text(execution_view.threads_of(status)),
+            _reason(reasons, execution_view.notes_of(status)),
         )
     return table if placements else Text("no version is placed", style="dim")
+
+
+def _reason(failures: list[str], notes: list[str]) -> Text:
+    return Text("; ").join(
+        (*(Text(text, "red") for text in failures), *(Text(text, "yellow") for text in notes))
+    )
 
 
 def _workers(workers: list[worker_pb2.Worker]) -> RenderableType:

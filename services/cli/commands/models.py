@@ -14,12 +14,13 @@ from services.cli.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from inferplane.registry.v1 import model_pb2
+    from inferplane.registry.v1 import model_pb2, placement_pb2
 
     from services.cli.adapters.edge import Edge
     from services.cli.adapters.local_file import LocalFile
     from services.cli.adapters.push import PushOrder
     from services.cli.adapters.terminal import Terminal
+    from services.rpc.names import VersionName
 
 app = typer.Typer(no_args_is_help=True, help="Models and their versions.")
 
@@ -60,20 +61,32 @@ _Description = Annotated[
         show_default="as it is",
     ),
 ]
+_Settings = Annotated[
+    str | None,
+    typer.Option(
+        "--settings",
+        envvar="INFERPLANE_PUSH_SETTINGS",
+        metavar="FILE|-",
+        help="How it is run: VersionSettings as YAML. Flags win over it.",
+        show_default="the worker's",
+    ),
+]
 _MaxBatchSize = Annotated[
-    int,
+    int | None,
     typer.Option(
         envvar="INFERPLANE_PUSH_MAX_BATCH_SIZE",
         min=0,
         help="Most rows computed at once; 0: the worker's default; 1: no batching.",
+        show_default="as --settings says, else the worker's",
     ),
 ]
 _MaxQueueDelayUs = Annotated[
-    int,
+    int | None,
     typer.Option(
         envvar="INFERPLANE_PUSH_MAX_QUEUE_DELAY_US",
         min=0,
         help="Longest wait for company, in microseconds.",
+        show_default="as --settings says, else none",
     ),
 ]
 
@@ -86,8 +99,9 @@ def push(
     tag: _Tag = None,
     lineage: _Lineage = None,
     description: _Description = None,
-    max_batch_size: _MaxBatchSize = 0,
-    max_queue_delay_us: _MaxQueueDelayUs = 0,
+    settings: _Settings = None,
+    max_batch_size: _MaxBatchSize = None,
+    max_queue_delay_us: _MaxQueueDelayUs = None,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -95,20 +109,22 @@ def push(
 
     Goes on where an earlier push of the same files stopped.
     """
+    from services.cli.adapters import settings_file
     from services.cli.adapters.edge import call
     from services.cli.adapters.local_file import collect
     from services.cli.adapters.push import PushOrder
+    from services.cli.commands.endpoints import read_text
     from services.cli.domain.reference import parse_model_reference, parse_pairs
 
     model, version = parse_model_reference(reference)
+    given = settings_file.parse("" if settings is None else read_text(settings), settings or "")
     order = PushOrder(
         model=model,
         version=version,
         description=description,
         tags=parse_pairs("--tag", tag or []),
         lineage=parse_pairs("--lineage", lineage or []),
-        max_batch_size=max_batch_size,
-        max_queue_delay_us=max_queue_delay_us,
+        settings=settings_file.with_flags(given, max_batch_size, max_queue_delay_us),
     )
     out = terminal(output)
     files = collect(path, out)
@@ -206,9 +222,8 @@ def get(
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show a model, or one version with its signature."""
-    from services.cli.adapters import catalog, tables
+    from services.cli.adapters import catalog, execution_view, tables
     from services.cli.adapters.edge import call
-    from services.cli.adapters.push import get_version
     from services.cli.domain.reference import parse_model_reference
     from services.rpc.names import VersionName
 
@@ -216,11 +231,22 @@ def get(
     out = terminal(output)
     if version is not None:
         name = VersionName(model, version)
-        found = call(address, lambda edge: get_version(edge, name))
-        out.resource(found, tables.version_fields(found))
+        found, placed = call(address, lambda edge: _placed_version(edge, name))
+        out.resource(found, tables.version_fields(found) | execution_view.placement_fields(placed))
         return
     whole = call(address, lambda edge: catalog.whole_model(edge, model))
     out.resource(whole.model, tables.model_fields(whole))
+
+
+async def _placed_version(
+    edge: "Edge", name: "VersionName"
+) -> "tuple[model_pb2.ModelVersion, list[placement_pb2.Placement]]":
+    from services.cli.adapters.deployment import list_placements
+    from services.cli.adapters.push import get_version
+
+    found = await get_version(edge, name)
+    placed = [p for p in await list_placements(edge) if p.version == str(name)]
+    return found, placed
 
 
 @app.command()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from services.registry.domain.worker import LoadState, Worker
+from services.registry.domain.worker import LoadState, VersionExecution, Worker
 from services.rpc.names import PlacementName, VersionName, WorkerName
 
 
@@ -29,6 +29,7 @@ class WorkerStatus:
     worker: WorkerName
     state: LoadState
     reason: str
+    execution: VersionExecution | None = None  # None: not loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ def placement_status(name: PlacementName, live: Iterable[Worker]) -> PlacementSt
         if worker.pool != name.pool:
             continue
         reported = {v.version: v for v in worker.versions}.get(name.version)
-        state = LoadState.PENDING if reported is None else reported.state
-        reason = "" if reported is None else reported.reason
-        statuses.append(WorkerStatus(worker.name, state, reason))
+        statuses.append(
+            WorkerStatus(worker.name, LoadState.PENDING, "")
+            if reported is None
+            else WorkerStatus(worker.name, reported.state, reported.reason, reported.execution)
+        )
     return PlacementStatus(tuple(statuses))

@@ -31,6 +31,17 @@ class VersionCounters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionExecution:
+    """How a worker runs a version that it has loaded."""
+
+    max_batch_size: int = 1  # rows computed at once; 1: no batching
+    batching_off_reason: str = ""
+    instances: int = 1
+    intra_op_threads: int = 1
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerVersion:
     """A version on a worker."""
 
@@ -38,6 +49,7 @@ class WorkerVersion:
     state: LoadState
     reason: str = ""
     counters: VersionCounters = VersionCounters()
+    execution: VersionExecution | None = None  # None: not loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from inferplane.registry.v1 import placement_pb2
 
 from services.registry.domain.placement import Placement, PlacementStatus
-from services.registry.domain.worker import LoadState
+from services.registry.domain.worker import LoadState, VersionExecution
 from services.registry.servicers.times import timestamp
 
 LOAD_STATES: Mapping[LoadState, placement_pb2.LoadState.ValueType] = {
@@ -40,8 +40,26 @@ def _status_message(status: PlacementStatus) -> placement_pb2.PlacementStatus:
         live_workers=len(status.workers),
         workers=[
             placement_pb2.PlacementStatus.WorkerStatus(
-                worker=str(worker.worker), state=LOAD_STATES[worker.state], reason=worker.reason
+                worker=str(worker.worker),
+                state=LOAD_STATES[worker.state],
+                reason=worker.reason,
+                execution=execution_message(worker.execution),
             )
             for worker in status.workers
         ],
+    )
+
+
+def execution_message(
+    execution: VersionExecution | None,
+) -> placement_pb2.VersionExecution | None:
+    """How a version is run as a message; None: it is not loaded."""
+    if execution is None:
+        return None
+    return placement_pb2.VersionExecution(
+        max_batch_size=execution.max_batch_size,
+        batching_off_reason=execution.batching_off_reason,
+        instances=execution.instances,
+        intra_op_threads=execution.intra_op_threads,
+        warnings=execution.warnings,
     )

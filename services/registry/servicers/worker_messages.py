@@ -1,17 +1,25 @@
 """Workers between messages and the domain, checked on their way in."""
 
 from inferplane.discovery.v1 import worker_pb2
+from inferplane.registry.v1 import placement_pb2
 
 from services.registry.domain.violations import Violations
-from services.registry.domain.worker import LoadState, VersionCounters, Worker, WorkerVersion
+from services.registry.domain.worker import (
+    LoadState,
+    VersionCounters,
+    VersionExecution,
+    Worker,
+    WorkerVersion,
+)
 from services.registry.drivers.leases import LiveWorker
-from services.registry.servicers.placement_messages import LOAD_STATES
+from services.registry.servicers.placement_messages import LOAD_STATES, execution_message
 from services.registry.servicers.times import moment, timestamp
 from services.rpc import address as addresses
 from services.rpc import names
 
 MAX_VERSIONS = 10_000
 MAX_TEXT = 63  # characters of a zone or a release
+_MOST_WARNINGS = 16  # as with reasons, the rest is cut
 _LONGEST_REASON = 2000  # characters; the rest is cut, a long reason is no reason to lose the lease
 _STATES_READ = {value: key for key, value in LOAD_STATES.items()}
 
@@ -48,6 +56,7 @@ def _version_message(version: WorkerVersion) -> worker_pb2.WorkerVersion:
             rejected=counters.rejected,
             duration_us=counters.duration_us,
         ),
+        execution=execution_message(version.execution),
     )
 
 
@@ -128,4 +137,15 @@ def _worker_version(
             rejected=counters.rejected,
             duration_us=counters.duration_us,
         ),
+        execution=_read_execution(given.execution) if given.HasField("execution") else None,
+    )
+
+
+def _read_execution(given: placement_pb2.VersionExecution) -> VersionExecution:
+    return VersionExecution(
+        max_batch_size=given.max_batch_size,
+        batching_off_reason=given.batching_off_reason[:_LONGEST_REASON],
+        instances=given.instances,
+        intra_op_threads=given.intra_op_threads,
+        warnings=tuple(text[:_LONGEST_REASON] for text in given.warnings[:_MOST_WARNINGS]),
     )

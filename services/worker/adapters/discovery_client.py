@@ -14,6 +14,7 @@ from inferplane.discovery.v1 import (
 from inferplane.registry.v1 import placement_pb2
 
 from services.rpc.names import WorkerName
+from services.worker.domain.execution import Execution
 from services.worker.domain.load_state import LoadState
 from services.worker.ports.discovery import RegistrationError, VersionReport, WorkerReport
 
@@ -94,4 +95,17 @@ def _version(report: VersionReport) -> worker_pb2.WorkerVersion:
             rejected=counters.rejected,
             duration_us=counters.duration_us,
         ),
+        execution=_execution(report.execution),
+    )
+
+
+def _execution(execution: Execution | None) -> placement_pb2.VersionExecution | None:
+    if execution is None:
+        return None
+    return placement_pb2.VersionExecution(
+        max_batch_size=execution.max_batch_size,
+        batching_off_reason=execution.batching_off_reason,
+        instances=execution.instances,
+        intra_op_threads=execution.intra_op_threads,
+        warnings=execution.warnings,
     )

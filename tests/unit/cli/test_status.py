@@ -9,6 +9,7 @@ from inferplane.registry.v1 import endpoint_pb2, placement_pb2
 from inferplane.router.v1 import router_service_pb2
 from rich.console import Console
 
+from services.cli.adapters.execution_view import placement_fields
 from services.cli.adapters.routed import is_routed
 from services.cli.adapters.status_reader import Status
 from services.cli.adapters.status_view import age, render
@@ -90,11 +91,40 @@ def test_endpoints_with_shares_and_rates() -> None:
 def test_failures_and_refusals_are_shown() -> None:
     """Why a version failed, and what Envoy refused, in their own words."""
     text = _text(_status(router=_router(in_sync=False), problems=["workers can't be read: x"]))
-    assert _row(text, "m@2") == ["m@2", "default", "failed", "0/1", "unknown", "operator"]
+    assert _row(text, "m@2") == [
+        *("m@2", "default", "failed", "0/1", "–", "–"),
+        *("unknown", "operator"),
+    ]
     assert "Envoy edge-1 not in sync, 3 refused" in text
     assert "(Cluster, " in text
     assert ": no such filter" in text
     assert text.startswith("workers can't be read: x")
+
+
+def test_how_versions_are_run_is_shown() -> None:
+    """Batch, instances and threads; why it is not batched and what is not as declared."""
+    placement = placement_pb2.Placement(name="pools/default/placements/m@2", version=_V2)
+    for name, batch, reason in (("w1", 32, ""), ("w2", 1, "row 1 is 3 alone, 4 together")):
+        held = placement.status.workers.add(
+            worker=f"workers/{name}", state=placement_pb2.LOAD_STATE_READY
+        )
+        held.execution.max_batch_size = batch
+        held.execution.batching_off_reason = reason
+        held.execution.instances, held.execution.intra_op_threads = 2, 1
+        held.execution.warnings.append("output 'y' has shape [2]")
+    placement.status.ready_workers = placement.status.live_workers = 2
+    text = _text(_status(placements=[placement]))
+    row = " ".join(_row(text, "m@2"))
+    assert row == (
+        "m@2 default ready 2/2 32, off 2×1"
+        " not batched: row 1 is 3 alone, 4 together; output 'y' has shape [2]"
+    )
+    (line,) = placement_fields([placement]).values()
+    assert line.split("; ") == [
+        "ready (2/2), batch 32, off, instances×threads 2×1",
+        "not batched: row 1 is 3 alone, 4 together",
+        "output 'y' has shape [2]",
+    ]
 
 
 def test_lost_connections_are_shown() -> None:

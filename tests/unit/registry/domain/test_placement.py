@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from services.registry.domain.placement import placement_status
-from services.registry.domain.worker import LoadState
+from services.registry.domain.worker import LoadState, VersionExecution
 from tests.unit.registry.records import placement, worker
 
 
@@ -30,3 +30,12 @@ def test_status_is_what_the_pools_workers_report() -> None:
 def test_no_worker_is_no_status() -> None:
     """An empty pool has nobody to report."""
     assert placement_status(placement().name, []).workers == ()
+
+
+def test_how_a_worker_runs_it_is_told() -> None:
+    """Batch size and the like come from the worker that has it loaded."""
+    execution = VersionExecution(max_batch_size=8, batching_off_reason="", warnings=("odd",))
+    ready = worker("w1", states={"m@1": LoadState.READY})
+    ready = replace(ready, versions=(replace(ready.versions[0], execution=execution),))
+    status = placement_status(placement().name, [ready, worker("w2")])
+    assert [s.execution for s in status.workers] == [execution, None]
