@@ -6,10 +6,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools import protos
+
+_MESH_TESTS = ["tests/e2e", "tests/integration/cli", "tests/integration/router"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lane:
+    """Tests that run beside the others; what they print follows at the end."""
+
+    name: str
+    paths: Sequence[str]
+    niceness: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,21 +95,38 @@ def pytest_check(arguments: Sequence[str]) -> Check:
 
 
 def run_tests(root: Path) -> bool:
-    """All tests: those of the repository itself run beside the rest, which waits for processes much of its time."""
-    own = sorted(str(path.relative_to(root)) for path in (root / "tests/unit").glob("test_*.py"))
+    """All tests, in lanes side by side: most of the time they wait for processes."""
+    lanes = _lanes(root)
+    elsewhere = [path for lane in lanes for path in lane.paths]
     pytest = pytest_check([]).command
-    with (
-        tempfile.TemporaryFile("w+") as output,
-        subprocess.Popen(
-            ["nice", "-n", "10", *pytest, *own], cwd=root, stdout=output, stderr=subprocess.STDOUT
-        ) as beside,
-    ):
-        passed = run_check(root, pytest_check([f"--ignore={path}" for path in own]))
-        print("-- tests of the repository itself", flush=True)
-        own_passed = beside.wait() == 0
-        output.seek(0)
-        print(output.read().rstrip(), flush=True)
-    return passed and own_passed
+    with ExitStack() as stack:
+        outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in lanes]
+        running = [
+            stack.enter_context(
+                subprocess.Popen(
+                    ["nice", "-n", str(lane.niceness), *pytest, *lane.paths],
+                    cwd=root,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+            for lane, output in zip(lanes, outputs, strict=True)
+        ]
+        passed = run_check(root, pytest_check([f"--ignore={path}" for path in elsewhere]))
+        for lane, process, output in zip(lanes, running, outputs, strict=True):
+            passed = process.wait() == 0 and passed
+            print(f"-- {lane.name}", flush=True)
+            output.seek(0)
+            print(output.read().rstrip(), flush=True)
+    return passed
+
+
+def _lanes(root: Path) -> list[_Lane]:
+    own = sorted(str(path.relative_to(root)) for path in (root / "tests/unit").glob("test_*.py"))
+    return [
+        _Lane(name="tests of the repository itself", paths=own, niceness=10),
+        _Lane(name="tests of whole meshes", paths=_MESH_TESTS),
+    ]
 
 
 def run_interruptibly(command: Sequence[str], root: Path) -> int:

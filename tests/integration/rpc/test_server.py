@@ -29,6 +29,8 @@ class _Servicer(discovery_grpc.DiscoveryServiceServicer):
     def __init__(self) -> None:
         self.entered = asyncio.Event()
         self.release = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.ended.set()
 
     async def RegisterWorker(self, request: Any, context: Any) -> Any:
         raise InvalidArgumentError.of_fields(
@@ -46,6 +48,7 @@ class _Servicer(discovery_grpc.DiscoveryServiceServicer):
 
     async def WatchWorkers(self, request: Any, context: Any) -> Any:
         yield discovery.WatchWorkersResponse()
+        await self.ended.wait()
         raise UnavailableError("try elsewhere", reason="DRAINING", retry_after=1.5)
 
 
@@ -162,6 +165,23 @@ async def test_socket_is_private(served: Served, tmp_path: Path) -> None:
     """The socket and its folder are closed to other users."""
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "run" / "s.sock").stat().st_mode) == 0o600
+
+
+async def test_streams_that_end_with_the_server_are_told_why(served: Served) -> None:
+    """Calls that are ended right before the server stops get their status, not a lost connection."""
+    server, servicer, channel = served
+    servicer.ended.clear()
+    stub = discovery_grpc.DiscoveryServiceStub(channel)
+    calls = [stub.WatchWorkers(discovery.WatchWorkersRequest()) for _ in range(50)]
+    for call in calls:
+        await call.read()
+    servicer.ended.set()
+    stopping = asyncio.ensure_future(server.stop(30))
+    for call in calls:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+        assert _details(caught.value)[0].reason == "DRAINING"
+    await stopping
 
 
 async def test_stop_lets_running_calls_finish(served: Served) -> None:
