@@ -29,6 +29,7 @@ from services.worker.domain.batch_check import BatchCheck, CheckBounds, Verdict
 from services.worker.domain.contents import Array
 from services.worker.domain.execution import declared_off, max_rows_of
 from services.worker.domain.load_state import LoadError
+from services.worker.domain.ragged import Padding
 from services.worker.domain.signature import Signature
 from services.worker.ports.session import ProbeReport
 
@@ -116,7 +117,7 @@ def _verdict(order: ProbeOrder, session: OnnxSession) -> Verdict:
         clock=time.monotonic,
     )
     check = BatchCheck(spec.signature, partial(_run, spec.signature, session), bounds)
-    return check.verdict(spec.settings.padded_inputs, None)
+    return check.verdict(spec.settings.padded_inputs, Padding.of(spec.signature, spec.settings))
 
 
 def _once(lies: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ Which axis counts rows is established here, not read from a leading dimension: a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from services.worker.domain.assignment import PaddedInput
 from services.worker.domain.batch_arrays import RowCountError
 from services.worker.domain.contents import Array
 from services.worker.domain.example import Run, shape_lies
+from services.worker.domain.ragged import Padding
 from services.worker.domain.signature import Signature
 from services.worker.domain.tolerance import largest_of, widest_gap
 from services.worker.domain.varied_inputs import Variation
@@ -43,18 +43,6 @@ class CheckBounds:
     max_rows: int
     seconds: float  # after which no larger batch is begun
     clock: Callable[[], float]
-
-
-class Padding(Protocol):
-    """How requests of unlike lengths share a run: `domain.ragged.Padding`."""
-
-    def join(self, requests: Sequence[Outputs]) -> Outputs:
-        """Inputs of all, each padded to the longest."""
-        ...
-
-    def split(self, outputs: Outputs, requests: Sequence[Outputs]) -> Sequence[Outputs]:
-        """Each request's own rows, cut to its own lengths. Raises RowCountError."""
-        ...
 
 
 class _DifferenceError(Exception):
