@@ -3,12 +3,10 @@
 from enum import Enum
 from typing import Any
 
-import yaml
-from google.protobuf import json_format
 from inferplane.registry.v1 import endpoint_pb2, endpoint_service_pb2
 
+from services.cli.adapters import yaml_message
 from services.cli.adapters.edge import CALL_SECONDS, Edge
-from services.cli.adapters.manifest_check import check
 from services.cli.adapters.traffic import find_endpoint
 from services.cli.domain.exit_code import UsageError
 from services.cli.domain.reference import parse_endpoint_reference
@@ -25,24 +23,13 @@ class Applied(Enum):
 
 def parse(text: str, source: str) -> list[endpoint_pb2.Endpoint]:
     """The endpoints of one or several YAML documents; UsageError tells document and field."""
-    try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except yaml.YAMLError as error:
-        raise UsageError(f"{source}: no YAML: {_problem(error)}", reason="YAML_INVALID") from error
-    if not documents:
+    found = yaml_message.documents(text, source)
+    if not found:
         raise UsageError(f"{source}: holds no endpoint", reason="YAML_EMPTY")
     return [
         _parse_one(document, f"{source}, document {number}")
-        for number, document in enumerate(documents, 1)
+        for number, document in enumerate(found, 1)
     ]
-
-
-def _problem(error: yaml.YAMLError) -> str:
-    """What the parser says, in one line."""
-    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return " ".join(str(error).split())
-    mark = error.problem_mark
-    return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
 
 
 def _parse_one(document: Any, where: str) -> endpoint_pb2.Endpoint:
@@ -50,15 +37,7 @@ def _parse_one(document: Any, where: str) -> endpoint_pb2.Endpoint:
         raise UsageError(
             f"{where}: needs a mapping with `name: endpoints/…`", reason="YAML_INVALID"
         )
-    wrong = list(check(document, endpoint_pb2.Endpoint.DESCRIPTOR))
-    if wrong:
-        text = "; ".join(violation.description for violation in wrong)
-        raise UsageError(f"{where}: {text}", reason="FIELD_INVALID", violations=wrong)
-    try:
-        endpoint = json_format.ParseDict(document, endpoint_pb2.Endpoint())
-    except json_format.ParseError as error:
-        text = " ".join(str(error).split())
-        raise UsageError(f"{where}: {text}", reason="FIELD_INVALID") from error
+    endpoint = yaml_message.read(document, endpoint_pb2.Endpoint(), where)
     endpoint.name = str(EndpointName(parse_endpoint_reference(endpoint.name)))
     return endpoint
 

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from services.rpc.errors import FieldViolation
 
 _DURATION = re.compile(r"[0-9]+(\.[0-9]{1,9})?s")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+_DIGITS = re.compile(r"-?[0-9]{1,19}")
 _INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
 
 
 def check(document: Any, message: Descriptor, path: str = "") -> Iterator[FieldViolation]:
@@ -64,11 +66,21 @@ def _one(field: FieldDescriptor, value: Any, path: str) -> Iterator[FieldViolati
         if judge is None:
             yield from check(value, field.message_type, path)
             return
+    elif field.enum_type is not None:
+        yield from _enum(field.enum_type, value, path)
+        return
     else:
         judge = _SCALARS[field.cpp_type]
     violation = judge(value, path)
     if violation is not None:
         yield violation
+
+
+def _enum(kind: EnumDescriptor, value: Any, path: str) -> Iterator[FieldViolation]:
+    names = [one.name for one in kind.values]
+    if value not in names:
+        allowed = ", ".join(names)
+        yield FieldViolation(path, f"{path}: {_shown(value)} is unknown; allowed: {allowed}")
 
 
 def _duration(value: Any, path: str) -> FieldViolation | None:
@@ -104,11 +116,29 @@ def _number(value: Any, path: str) -> FieldViolation | None:
 
 
 def _whole_number(value: Any, path: str) -> FieldViolation | None:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    is_whole |= isinstance(value, float) and value.is_integer()
-    if is_whole and int(value) in _INT32:
+    if _is_whole(value) and int(value) in _INT32:
         return None
     return FieldViolation(path, f"{path}: {_shown(value)} is not a whole number of 32 bits")
+
+
+def _long_number(value: Any, path: str) -> FieldViolation | None:
+    """Also as text, which is how protobuf writes numbers of 64 bits as JSON."""
+    is_text = isinstance(value, str) and _DIGITS.fullmatch(value) is not None
+    if (is_text or _is_whole(value)) and int(value) in _INT64:
+        return None
+    return FieldViolation(path, f"{path}: {_shown(value)} is not a whole number of 64 bits")
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _flag(value: Any, path: str) -> FieldViolation | None:
+    if isinstance(value, bool):
+        return None
+    return FieldViolation(path, f"{path}: {_shown(value)} is neither true nor false")
 
 
 def _shown(value: Any) -> str:
@@ -127,4 +157,6 @@ _SCALARS: dict[int, _Judge] = {
     FieldDescriptor.CPPTYPE_STRING: _text,
     FieldDescriptor.CPPTYPE_DOUBLE: _number,
     FieldDescriptor.CPPTYPE_INT32: _whole_number,
+    FieldDescriptor.CPPTYPE_INT64: _long_number,
+    FieldDescriptor.CPPTYPE_BOOL: _flag,
 }

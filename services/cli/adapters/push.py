@@ -28,8 +28,7 @@ class PushOrder:
     description: str | None
     tags: Mapping[str, str]  # of the model, added to what it has
     lineage: Mapping[str, str]
-    max_batch_size: int  # 0: the worker's default
-    max_queue_delay_us: int
+    settings: model_pb2.VersionSettings
 
 
 async def push(
@@ -74,9 +73,7 @@ async def _declare(
         files=[
             model_pb2.ArtifactFile(path=f.path, size_bytes=f.size, sha256=f.sha256) for f in files
         ],
-        settings=model_pb2.VersionSettings(
-            max_batch_size=order.max_batch_size, max_queue_delay_us=order.max_queue_delay_us
-        ),
+        settings=order.settings,
         lineage=order.lineage,
     )
     if order.version is not None:

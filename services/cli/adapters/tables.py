@@ -10,6 +10,7 @@ from inferplane.registry.v1 import endpoint_pb2, model_pb2
 
 from services.cli.adapters.catalog import WholeModel
 from services.cli.adapters.rollout import split_of
+from services.cli.adapters.settings_table import settings_fields, tuning_line
 from services.cli.domain.split import short
 
 _RetryField = Literal["num_retries", "budget_percent", "min_retry_concurrency"]
@@ -94,7 +95,6 @@ ENDPOINTS: list[tuple[str, Callable[[endpoint_pb2.Endpoint], str]]] = [
 def version_fields(version: model_pb2.ModelVersion) -> dict[str, str]:
     """One version."""
     files = [f"{file.path} ({size(file.size_bytes)})" for file in version.files]
-    settings = version.settings
     return {
         "version": short(version.name),
         "state": _state(version),
@@ -102,8 +102,8 @@ def version_fields(version: model_pb2.ModelVersion) -> dict[str, str]:
         "files": ", ".join(files),
         "inputs": _tensors(version.inputs),
         "outputs": _tensors(version.outputs),
-        "max batch": str(settings.max_batch_size or ""),
-        "max queue": f"{settings.max_queue_delay_us} µs" if settings.max_queue_delay_us else "",
+        **settings_fields(version.settings),
+        "tuning": tuning_line(version),
         "lineage": _pairs(version.lineage.items()),
         "created": when(version.create_time),
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inferplane.registry.v1 import model_pb2
 
 from services.cli.adapters.edge import connect
 from services.cli.adapters.inference import InferenceCall, infer
@@ -75,8 +76,7 @@ async def test_the_same_at_the_same_time(mesh: RunningMesh, tmp_path: Path) -> N
         description="d",
         tags={},
         lineage={},
-        max_batch_size=0,
-        max_queue_delay_us=0,
+        settings=model_pb2.VersionSettings(),
     )
     rollout = Rollout(
         version=VersionName("same", "1"),

@@ -27,8 +27,7 @@ def _order(version: str | None = None) -> PushOrder:
         description=None,
         tags={},
         lineage={},
-        max_batch_size=0,
-        max_queue_delay_us=0,
+        settings=model_pb2.VersionSettings(),
     )
 
 
@@ -99,7 +98,7 @@ async def test_push_is_idempotent(edge: Edge, report: HeardReport, folder: Path)
     first = await push(edge, _order("9"), files, report)
     assert await push(edge, _order("9"), files, report) == first
     assert report.said[-1] == "m@9 is there already, with the same files"
-    batched = replace(_order("9"), max_batch_size=8)
+    batched = replace(_order("9"), settings=model_pb2.VersionSettings(max_batch_size=8))
     for order, sent in ((_order("9"), files[:1]), (batched, files)):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await push(edge, order, sent, report)
