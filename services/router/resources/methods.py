@@ -15,10 +15,14 @@ OF_ENDPOINT: dict[str, tuple[str, str]] = {
     f"{OIP}.ModelInfer": ("model_name", "model_version"),
     f"{OIP}.ModelReady": ("name", "version"),
     f"{OIP}.ModelMetadata": ("name", "version"),
+    f"{OIP}.ModelStatistics": ("name", "version"),
     f"{REST}.ModelInfer": ("model_name", "model_version"),
     f"{REST}.ModelReady": ("model_name", "model_version"),
     f"{REST}.ModelMetadata": ("model_name", "model_version"),
+    f"{REST}.ModelStatistics": ("model_name", "model_version"),
 }
+# Of these, those that name no endpoint if they mean all that a worker has.
+OF_ENDPOINT_OR_ANY_WORKER = (f"{OIP}.ModelStatistics", f"{REST}.ModelStatistics")
 # Paths that every worker answers alike.
 OF_ANY_WORKER = tuple(
     f"/{service}/{method}"

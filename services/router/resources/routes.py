@@ -38,7 +38,8 @@ def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Res
         for key, version in _keys(endpoint).items():
             actions[key] = _on_match(_endpoint_route(endpoint, version))
         clusters |= _clusters_of(endpoint)
-    matcher = _by_state(actions, otherwise=_by_path()) if actions else _by_path()
+    by_path = _by_path()
+    matcher = _by_state(actions, otherwise={"matcher": by_path}) if actions else by_path
     message = RouteConfiguration(
         name=edge.ROUTES,
         virtual_hosts=[
@@ -153,13 +154,14 @@ def _by_state(actions: Mapping[str, Any], otherwise: Any) -> Any:
             "input": wire.extension("endpoint", state),
             "exact_match_map": {"map": actions},
         },
-        on_no_match={"matcher": otherwise},
+        on_no_match=otherwise,
     )
 
 
 def _by_path() -> Any:
     """Everything that is not an endpoint's call; the same for every topology."""
     exact = {methods.path(m): _on_match(_no_such_endpoint()) for m in methods.OF_ENDPOINT}
+    exact |= {methods.path(m): _unless_named() for m in methods.OF_ENDPOINT_OR_ANY_WORKER}
     exact |= {path: _on_match(_any_worker_route()) for path in methods.OF_ANY_WORKER}
     exact |= {path: _on_match(_management_route(edge.DISCOVERY)) for path in methods.OF_DISCOVERY}
     prefixes = {
@@ -181,6 +183,12 @@ def _by_path() -> Any:
         matcher_tree={"input": path, "exact_match_map": {"map": exact}},
         on_no_match={"matcher": by_prefix},
     )
+
+
+def _unless_named() -> dict[str, Any]:
+    """Any worker for a call that names no endpoint."""
+    nothing = {edge.route_key(""): _on_match(_any_worker_route())}
+    return {"matcher": _by_state(nothing, otherwise=_on_match(_no_such_endpoint()))}
 
 
 def _on_match(route: Any) -> dict[str, Any]:

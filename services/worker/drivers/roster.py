@@ -15,6 +15,7 @@ from services.worker.domain.routing import (
     choose,
     not_ready,
 )
+from services.worker.drivers.open_streams import OpenStreams
 from services.worker.drivers.served_version import ServedVersion
 from services.worker.drivers.version_runner import RunnerParts, VersionRunner
 from services.worker.ports.discovery import VersionReport
@@ -30,6 +31,11 @@ class Roster:
         self._runners: dict[str, VersionRunner] = {}  # by resource name
         self._wanted: dict[VersionName, Assignment] = {}
         self._changed = asyncio.Event()
+
+    @property
+    def streams(self) -> OpenStreams:
+        """Streams of requests that are open here."""
+        return self._parts.streams
 
     def assign(self, wanted: Mapping[VersionName, Assignment]) -> None:
         """From now on exactly these versions are to be here."""
@@ -64,6 +70,23 @@ class Roster:
         if runner is None or runner.served is None or runner.state not in SERVES:
             raise not_ready(name)
         return runner.served
+
+    def find_all(self, asked: Asked) -> list[ServedVersion]:
+        """The versions that a question is about: the routed one, or all that serve of the model, or of all models.
+
+        Raises as `find` does if there is none of that name.
+        """
+        if asked.routed_version is not None:
+            return [self.find(asked)]
+        found = [
+            runner.served
+            for _, runner in sorted(self._runners.items())
+            if runner.served is not None
+            and runner.state in SERVES
+            and asked.model_name in ("", runner.spec.name.model)
+            and asked.model_version in ("", runner.spec.name.version)
+        ]
+        return found if found or not asked.model_name else [self.find(asked)]
 
     def _candidates(self) -> list[Candidate]:
         return [

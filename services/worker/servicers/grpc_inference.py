@@ -1,38 +1,17 @@
 """The Open Inference Protocol over gRPC."""
 
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 
 from inference import open_inference_pb2 as oip
 from inference import open_inference_pb2_grpc
 
-from services.rpc.errors import ResourceExhaustedError, UnavailableError, UnimplementedError
-from services.worker.drivers.roster import Roster
-from services.worker.servicers import grpc_messages
+from services.rpc.errors import UnavailableError, UnimplementedError
+from services.worker.servicers import grpc_messages, grpcio_stream, statistics_report
+from services.worker.servicers.answer_source import AnswerSource as AnswerSource
 from services.worker.servicers.call import Context, asked, deadline
 
 NAME = "inferplane"
-EXTENSIONS = ("binary_tensor_data",)
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerSource:
-    """What both protocols' servicers answer from."""
-
-    roster: Roster
-    is_ready: Callable[[], bool]  # whether the worker takes calls and is to stay
-    release: str
-    max_message_bytes: int
-
-    def check_size(self, size: int) -> None:
-        """An answer beyond the limit is refused with the limit named. Raises ResourceExhaustedError."""
-        if size > self.max_message_bytes:
-            raise ResourceExhaustedError(
-                f"the answer has {size} bytes, more than the {self.max_message_bytes} a message may have;"
-                " allowed: fewer rows or outputs per call",
-                reason="MESSAGE_TOO_LARGE",
-                metadata={"size": str(size), "limit": str(self.max_message_bytes)},
-            )
+EXTENSIONS = ("binary_tensor_data", "statistics", "schedule_policy")
 
 
 class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
@@ -93,15 +72,21 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
     async def ModelStreamInfer(
         self, request_iterator: AsyncIterator[oip.ModelInferRequest], context: Context
     ) -> AsyncIterator[oip.ModelStreamInferResponse]:
-        """Several inferences on one stream."""
-        raise UnimplementedError("ModelStreamInfer is not served")
-        yield
+        """Several inferences on one stream, answered in order."""
+        async for answer in grpcio_stream.answers(self._source, request_iterator, context):
+            yield answer
 
     async def ModelStatistics(
         self, request: oip.ModelStatisticsRequest, context: Context
     ) -> oip.ModelStatisticsResponse:
         """What this worker has counted."""
-        raise UnimplementedError("ModelStatistics is not served")
+        question = asked(context, request.name, request.version)
+        return oip.ModelStatisticsResponse(
+            model_stats=[
+                oip.ModelStatistics(**said)
+                for said in statistics_report.answer(self._source.roster, question)
+            ]
+        )
 
     async def RepositoryIndex(
         self, request: oip.RepositoryIndexRequest, context: Context

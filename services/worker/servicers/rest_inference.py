@@ -12,7 +12,7 @@ from services.rpc.errors import UnavailableError
 from services.worker.domain import rest_request, rest_response
 from services.worker.domain.infer_request import InferRequest, read_inputs, read_outputs
 from services.worker.domain.rest_response import Answered
-from services.worker.servicers import grpc_messages
+from services.worker.servicers import grpc_messages, statistics_report
 from services.worker.servicers.call import Context, asked, deadline, header
 from services.worker.servicers.grpc_inference import EXTENSIONS, NAME, AnswerSource
 
@@ -56,6 +56,13 @@ class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
                 int(dim) for dim in tensor["shape"]
             ]  # JSON of protobuf has int64 as text
         return _json(said)
+
+    async def ModelStatistics(
+        self, request: rest.ModelStatisticsRequest, context: Context
+    ) -> HttpBody:
+        """What this worker has counted."""
+        question = asked(context, request.model_name, request.model_version)
+        return _json({"model_stats": statistics_report.answer(self._source.roster, question)})
 
     async def ModelInfer(self, request: rest.ModelInferRequest, context: Context) -> HttpBody:
         """One inference."""

@@ -92,6 +92,11 @@ class _Oip(GRPCInferenceServiceServicer):
         await self._worker.note(context)
         return oip.ModelReadyResponse(ready=True)
 
+    async def ModelStatistics(self, request: Any, context: Any) -> Any:
+        headers = await self._worker.note(context)
+        version = headers.get("x-inferplane-version", "")
+        return oip.ModelStatisticsResponse(model_stats=[{"name": request.name, "version": version}])
+
     async def ModelInfer(self, request: Any, context: Any) -> Any:
         headers = await self._worker.note(context)
         response = oip.ModelInferResponse(
@@ -125,6 +130,11 @@ class _Rest(RestInferenceServiceServicer):
     async def ModelMetadata(self, request: Any, context: Any) -> Any:
         await self._worker.note(context)
         return _json({"name": request.model_name})
+
+    async def ModelStatistics(self, request: Any, context: Any) -> Any:
+        headers = await self._worker.note(context)
+        version = headers.get("x-inferplane-version", "")
+        return _json({"name": request.model_name, "version": version})
 
     async def ModelInfer(self, request: rest.ModelInferRequest, context: Any) -> Any:
         headers = await self._worker.note(context)

@@ -1,6 +1,7 @@
 """Routing through a real Envoy: by the model in the body, with the headers that a worker believes."""
 
 import asyncio
+import json
 from typing import Any
 
 import grpc
@@ -216,3 +217,29 @@ async def test_reflection_describes_the_edge(edge: EdgeUnderTest) -> None:
         "inferplane.registry.v1.ModelService",
         "inferplane.router.v1.RouterService",
     } <= names
+
+
+async def test_statistics_of_an_endpoint_or_of_a_worker(edge: EdgeUnderTest) -> None:
+    """With a name the call goes where an inference would, without one to any worker, with an unknown one nowhere."""
+    await two_versions(edge)
+
+    async def over_grpc(name: str = "", version: str = "") -> list[tuple[str, str]]:
+        request = oip.ModelStatisticsRequest(name=name, version=version)
+        answer = await edge.stub.ModelStatistics(request, timeout=10)
+        return [(said.name, said.version) for said in answer.model_stats]
+
+    async def over_rest(path: str) -> tuple[int, Any]:
+        status, _, body = await edge.http("GET", f"/v2/models/{path}")
+        return status, json.loads(body)
+
+    assert await over_grpc("digits", "2") == [("digits", str(V2))]
+    assert await over_grpc() == [("", "")]
+    assert await over_rest("digits/versions/1/stats") == (
+        200,
+        {"name": "digits", "version": str(V1)},
+    )
+    assert (await over_rest("digits/stats"))[1]["version"] in (str(V1), str(V2))
+    assert await over_rest("stats") == (200, {"name": "", "version": ""})
+    assert (await over_rest("nobody/stats"))[0] == 404
+    with pytest.raises(grpc.aio.AioRpcError, match="'nobody' does not exist"):
+        await over_grpc("nobody")
