@@ -8,7 +8,9 @@ from inference import open_inference_pb2, open_inference_pb2_grpc
 from inferplane.oip.v1 import rest_service_pb2, rest_service_pb2_grpc
 
 from services.rpc.server import RpcServer
+from services.worker.servicers import fast_stream
 from services.worker.servicers.fast_inference import PATH, FastInference
+from services.worker.servicers.fast_stream import FastStream
 from services.worker.servicers.front_server import FrontServer
 from services.worker.servicers.grpc_inference import AnswerSource, GrpcInferenceServicer
 from services.worker.servicers.rest_inference import RestInferenceServicer
@@ -109,3 +111,4 @@ class _ByFront:
             RestInferenceServicer(source), table
         )
         self._server.methods.methods[PATH] = FastInference(source).begin
+        self._server.methods.streams[fast_stream.PATH] = FastStream(source).open

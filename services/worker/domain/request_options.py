@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from services.rpc.errors import FieldViolation, InvalidArgumentError
 from services.worker.domain.contents import shown
+from services.worker.domain.sequence_part import SequencePart, read_part
 
 _MOST_PRIORITY = 2**32 - 1
 _MOST_TIMEOUT_US = 2**63 - 1
@@ -18,6 +19,7 @@ class RequestOptions:
     timeout: float | None = None  # seconds that it may wait; None: what the version says
     timing: bool = False  # the answer's parameters tell where its time went
     no_store: bool = False  # neither answered from the response cache nor kept in it
+    sequence: SequencePart | None = None  # None: it stands by itself
 
 
 PLAIN = RequestOptions()
@@ -63,6 +65,7 @@ def read_options(parameters: Mapping[str, object]) -> RequestOptions:
         timeout=timeout_us / 1e6 if timeout_us else None,
         timing=reader.flag("timing"),
         no_store=reader.flag("no_store"),
+        sequence=read_part(parameters, reader.violations),
     )
     if reader.violations:
         raise InvalidArgumentError.of_fields(reader.violations)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from services.rpc.errors import InferplaneError
-from services.worker.domain.call_head import CallHead
-from services.worker.domain.grpc_message import ByteBudget
+from services.worker.domain.call_head import CallHead, Headers
 from services.worker.domain.grpc_stream import StreamReader
 from services.worker.drivers.front_call import FrontCall
-from services.worker.ports.call import Call, MessageSink, StreamMethod
+from services.worker.ports.call import MessageSink, StreamMethod
 
 if TYPE_CHECKING:
     from services.worker.drivers.front_connection import FrontConnection
@@ -29,19 +28,18 @@ class FrontStreamCall(FrontCall):
     __slots__ = ("_ended", "_messages", "_paused", "_sink")
 
     def __init__(
-        self, connection: FrontConnection, stream_id: int, head: CallHead, budget: ByteBudget
+        self,
+        connection: FrontConnection,
+        stream_id: int,
+        head: CallHead,
+        headers: Headers,
+        timeout: float | None,
     ) -> None:
-        """Assign only; `open` begins.
-
-        Args:
-            connection: that it came on.
-            stream_id: there.
-            head: its headers.
-            budget: what messages are charged to while they wait.
-        """
-        super().__init__(connection, stream_id, head, _never)
+        """Assign only; `open` begins."""
+        super().__init__(connection, stream_id, head, headers, timeout)
         self.begun = True  # its pieces are not those of one message
-        self._messages = StreamReader(connection.max_message_bytes, budget)
+        # What waits is charged to the budget of what arrives.
+        self._messages = StreamReader(connection.max_message_bytes, connection.arriving)
         self._sink: MessageSink | None = None
         self._paused = False
         self._ended = False  # the peer has said everything
@@ -60,6 +58,14 @@ class FrontStreamCall(FrontCall):
             self._hand_over()
         except InferplaneError as error:
             self._break_off(error)
+
+    def write(self, message: bytes) -> None:
+        """One of several messages."""
+        refusal = self._connection.refusal(len(message))
+        if refusal is not None and not self.is_over:
+            self._break_off(refusal)
+            return
+        super().write(message)
 
     def pause(self) -> None:
         """Take no more messages until `resume`."""
@@ -121,7 +127,3 @@ class FrontStreamCall(FrontCall):
         self._connection.clogged.discard(self)
         self._messages.release()
         super()._release()
-
-
-def _never(_call: Call, _message: bytes) -> None:
-    """A stream's method takes no single message."""

@@ -52,6 +52,8 @@ class Worker:
                 await self.heartbeat.announce()
         except TimeoutError:
             _log.warning("discovery not told of the drain; calls are answered until none come")
+        if self._roster is not None:
+            self._roster.streams.end_all()
         if not await self.traffic.until_quiet(quiet_seconds, max(0.0, end - loop.time())):
             _log.warning("calls still come after the grace time", in_flight=self.traffic.in_flight)
 

@@ -16,7 +16,7 @@ from services.rpc.errors import InvalidArgumentError
 from services.rpc.interceptor import known
 from services.worker.domain import call_head
 from services.worker.domain.call_head import Headers
-from services.worker.ports.call import Call, Method
+from services.worker.ports.call import Call, Method, StreamMethod
 
 Metadata = Sequence[tuple[str, str | bytes]]
 
@@ -26,13 +26,16 @@ class MethodTable:
 
     def __init__(self) -> None:
         self.methods: dict[bytes, Method] = {}
+        self.streams: dict[bytes, StreamMethod] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # a running task needs a reference
 
     def add_registered_method_handlers(
         self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
     ) -> None:
-        """Serve these methods of a service."""
+        """Serve these methods of a service; those whose request is many messages are served otherwise, by `streams`."""
         for name, handler in handlers.items():
+            if handler.request_streaming:
+                continue
             path = f"/{service}/{name}"
             self.methods[path.encode()] = _Served(path, handler, self._tasks).begin
 
@@ -91,7 +94,7 @@ class FrontContext:
         """What the caller and the edge said; values of `-bin` keys are bytes."""
         return tuple(
             (key.decode("ascii", "replace"), _value(key, value))
-            for key, value in call_head.metadata(self._call.head.headers)
+            for key, value in call_head.metadata(self._call.headers)
         )
 
     def time_remaining(self) -> float | None:

@@ -42,6 +42,7 @@ class FrontServer:
         self.health = health.aio.HealthServicer()
         self._front = Front(
             methods=self.methods.methods,
+            streams=self.methods.streams,
             make_codec=make_codec,
             status_of=status_of,
             max_message_bytes=max_message_bytes,

@@ -1,0 +1,27 @@
+"""What every servicer of inferences answers from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.rpc.errors import ResourceExhaustedError
+from services.worker.drivers.roster import Roster
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSource:
+    """What both protocols' servicers answer from."""
+
+    roster: Roster
+    is_ready: Callable[[], bool]  # whether the worker takes calls and is to stay
+    release: str
+    max_message_bytes: int
+
+    def check_size(self, size: int) -> None:
+        """An answer beyond the limit is refused with the limit named. Raises ResourceExhaustedError."""
+        if size > self.max_message_bytes:
+            raise ResourceExhaustedError(
+                f"the answer has {size} bytes, more than the {self.max_message_bytes} a message may have;"
+                " allowed: fewer rows or outputs per call",
+                reason="MESSAGE_TOO_LARGE",
+                metadata={"size": str(size), "limit": str(self.max_message_bytes)},
+            )
