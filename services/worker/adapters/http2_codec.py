@@ -4,6 +4,8 @@ Ten calls are used: initiate_connection, set_local_window_size, receive_data, ev
 send_data, send_trailers, reset_stream, queued_body_size; and send_goaway for the end.
 """
 
+from typing import Any
+
 import ngh2
 
 from services.worker.domain.call_head import Headers
@@ -28,6 +30,10 @@ _SETTINGS = {
 }
 _CONNECTION_WINDOW = 32 * 1024 * 1024
 
+_RequestReceived, _DataReceived = ngh2.RequestReceived, ngh2.DataReceived
+_StreamClosed, _TrailersReceived = ngh2.StreamClosed, ngh2.TrailersReceived
+_Ngh2Error = ngh2.NGH2Error
+
 
 class Ngh2Codec:
     """Codec of one server connection."""
@@ -40,6 +46,7 @@ class Ngh2Codec:
         connection.set_local_window_size(_CONNECTION_WINDOW)
         self._connection = connection
         # Looked up once: each is called for every request.
+        self._receive = connection.receive_data
         self._events = connection.events
         self._respond = connection.send_response
         self._data = connection.send_data
@@ -48,7 +55,7 @@ class Ngh2Codec:
     def receive(self, data: bytes) -> None:
         """Take bytes of the peer and tell the sink what they mean."""
         try:
-            self._connection.receive_data(data)
+            self._receive(data)
         except ngh2.NGH2Error as error:
             raise Http2Error(str(error)) from error
         finally:  # what came before the fault counts
@@ -56,20 +63,27 @@ class Ngh2Codec:
 
     def _tell(self) -> None:
         sink = self._sink
-        for event in self._events():
+        opened, received, gone = sink.opened, sink.received, sink.gone
+        event: Any
+        for event in self._events():  # three of them for each call
             kind = type(event)
-            if kind is ngh2.DataReceived:
-                assert isinstance(event, ngh2.DataReceived)
-                sink.received(event.stream_id, event.data, ended=event.end_stream)
-            elif kind is ngh2.RequestReceived:
-                assert isinstance(event, ngh2.RequestReceived)
-                sink.opened(event.stream_id, event.headers, ended=event.end_stream)
-            elif kind is ngh2.StreamClosed:
-                assert isinstance(event, ngh2.StreamClosed)
-                sink.gone(event.stream_id)
-            elif kind is ngh2.TrailersReceived:
-                assert isinstance(event, ngh2.TrailersReceived)
-                sink.received(event.stream_id, b"", ended=True)
+            if kind is _RequestReceived:
+                opened(event.stream_id, event.headers, ended=event.end_stream)
+            elif kind is _DataReceived:
+                received(event.stream_id, event.data, ended=event.end_stream)
+            elif kind is _StreamClosed:
+                gone(event.stream_id)
+            elif kind is _TrailersReceived:
+                received(event.stream_id, b"", ended=True)
+
+    def answer(self, stream_id: int, headers: Headers, data: bytes, trailers: Headers) -> None:
+        """All of an answer at once."""
+        try:
+            self._respond(stream_id, headers)
+            self._data(stream_id, data)
+            self._trailers(stream_id, trailers)
+        except _Ngh2Error:  # the stream or the connection is gone; the sink learns it in order
+            return
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
         """Begin an answer."""

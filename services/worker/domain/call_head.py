@@ -1,8 +1,8 @@
-"""The headers of a gRPC request: which method, until when, and what Envoy says about the route."""
+"""The header fields of a gRPC request: which method, until when, and what Envoy says about the route."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from services.rpc.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
 
@@ -10,15 +10,30 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 VERSION_HEADER = b"x-inferplane-version"
 ENDPOINT_HEADER = b"x-inferplane-endpoint"
+TENANT_HEADER = b"x-inferplane-project"
 
 _MOST_HEADERS = 256  # fields; Envoy lets 100 pass and adds some
-_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _ENCODINGS = (None, b"identity")
 # Said to the transport, not to the method.
 _OF_THE_TRANSPORT = frozenset(
     {b"te", b"content-type", b"grpc-timeout", b"grpc-encoding", b"grpc-accept-encoding"}
 )
+
+# All that a head is made from; other fields change nothing about it.
+_DECISIVE = (
+    b":method",
+    b":path",
+    b"content-type",
+    b"grpc-encoding",
+    VERSION_HEADER,
+    ENDPOINT_HEADER,
+    TENANT_HEADER,
+)
+_decisive = itemgetter(*_DECISIVE)
+_ABSENT: dict[bytes, bytes | None] = dict.fromkeys((*_DECISIVE, b"grpc-timeout"))
+_MOST_HEADS = 1024  # remembered at once
+_LONGEST_REMEMBERED = 2048  # bytes of decisive fields
 
 
 class NotGrpcError(Exception):
@@ -29,56 +44,83 @@ class NotGrpcError(Exception):
         self.status = status
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CallHead:
-    """What a request said before its message."""
+    """What a request is and where it belongs. Equal only to itself: `Heads` gives the same one for the same fields."""
 
     path: bytes
-    timeout: float | None  # seconds from its arrival
     version: str | None  # `x-inferplane-version`
     endpoint: str | None  # `x-inferplane-endpoint`
-    headers: Headers  # all as they came
+    tenant: str  # `x-inferplane-project`; empty: none
 
 
-def read(headers: Headers) -> CallHead:
-    """The head of a call. Raises NotGrpcError, or InferplaneError with what is wrong."""
-    last = dict(headers)
-    if last.get(b":method") != b"POST":
+class Heads:
+    """Reads heads; fields that were found right are not checked again."""
+
+    def __init__(self) -> None:
+        """Nothing is known."""
+        self._known: dict[tuple[bytes | None, ...], CallHead] = {}
+
+    def read(self, headers: Headers) -> tuple[CallHead, float | None]:
+        """The head, and the seconds that its caller waits. Raises NotGrpcError, or what else is wrong."""
+        fields = _ABSENT.copy()
+        fields.update(headers)
+        decisive = _decisive(fields)
+        head = self._known.get(decisive)
+        if head is None or len(headers) > _MOST_HEADERS:
+            head = _checked(fields, len(headers))
+            self._remember(decisive, head)
+        timeout = fields[b"grpc-timeout"]
+        return head, None if timeout is None else read_timeout(timeout)
+
+    @property
+    def remembered(self) -> int:
+        """Heads that are known."""
+        return len(self._known)
+
+    def _remember(self, decisive: tuple[bytes | None, ...], head: CallHead) -> None:
+        if sum(len(value) for value in decisive if value) > _LONGEST_REMEMBERED:
+            return
+        if len(self._known) >= _MOST_HEADS:  # what is still in use comes back at once
+            self._known.clear()
+        self._known[decisive] = head
+
+
+def _checked(fields: dict[bytes, bytes | None], count: int) -> CallHead:
+    if fields[b":method"] != b"POST":
         raise NotGrpcError(b"405")
-    kind = last.get(b"content-type", b"")
+    kind = fields[b"content-type"] or b""
     if kind != b"application/grpc" and not kind.startswith(
         (b"application/grpc+proto", b"application/grpc;")
     ):
         raise NotGrpcError(b"415")
-    if len(headers) > _MOST_HEADERS:
+    if count > _MOST_HEADERS:
         raise ResourceExhaustedError(
-            f"the request has {len(headers)} header fields; allowed: {_MOST_HEADERS}",
+            f"the request has {count} header fields; allowed: {_MOST_HEADERS}",
             reason="TOO_MANY_HEADERS",
-            metadata={"count": str(len(headers)), "limit": str(_MOST_HEADERS)},
+            metadata={"count": str(count), "limit": str(_MOST_HEADERS)},
         )
-    if last.get(b"grpc-encoding") not in _ENCODINGS:
+    if fields[b"grpc-encoding"] not in _ENCODINGS:
         raise UnimplementedError(
             "messages are compressed; allowed: grpc-encoding identity, or none",
             reason="COMPRESSION_UNSUPPORTED",
         )
-    timeout = last.get(b"grpc-timeout")
     return CallHead(
-        last.get(b":path", b""),
-        None if timeout is None else read_timeout(timeout),
-        _text(last.get(VERSION_HEADER)),
-        _text(last.get(ENDPOINT_HEADER)),
-        headers,
+        fields[b":path"] or b"",
+        _text(fields[VERSION_HEADER]),
+        _text(fields[ENDPOINT_HEADER]),
+        _text(fields[TENANT_HEADER]) or "",
     )
 
 
 def read_timeout(value: bytes) -> float:
     """Seconds of a `grpc-timeout`. Raises InvalidArgumentError."""
-    found = _TIMEOUT.fullmatch(value)
-    if found is None:
+    digits, unit = value[:-1], _SECONDS.get(value[-1:])
+    if unit is None or not digits.isdigit() or len(digits) > 8:
         raise InvalidArgumentError.of_field(
             "grpc-timeout", f"{value[:40]!r} given; allowed: up to 8 digits and one of H M S m u n"
         )
-    return int(found[1]) * _SECONDS[found[2]]
+    return int(digits) * unit
 
 
 def metadata(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,7 @@ from services.rpc.errors import (
     ResourceExhaustedError,
 )
 from services.worker.domain.call_head import CallHead, Headers
-from services.worker.domain.grpc_message import MessageReader, prefix
-from services.worker.ports.call import Method
+from services.worker.domain.grpc_message import PREFIX_BYTES, SMALL, MessageReader, prefix
 
 if TYPE_CHECKING:
     from services.worker.drivers.front_connection import FrontConnection
@@ -33,25 +31,32 @@ class FrontCall:
     __slots__ = (
         "_connection",
         "_stream_id",
+        "arrived",
         "begun",
         "deadline",
         "head",
+        "headers",
         "is_over",
-        "method",
         "on_gone",
         "reader",
         "started",
     )
 
     def __init__(
-        self, connection: FrontConnection, stream_id: int, head: CallHead, method: Method
+        self,
+        connection: FrontConnection,
+        stream_id: int,
+        head: CallHead,
+        headers: Headers,
+        timeout: float | None,
     ) -> None:
         """Assign only; a timeout counts from now."""
         self._connection = connection
         self._stream_id = stream_id
         self.head = head
-        self.method = method
-        self.deadline = None if head.timeout is None else time.monotonic() + head.timeout
+        self.headers = headers
+        self.arrived = arrived = connection.now
+        self.deadline = None if timeout is None else arrived + timeout
         self.on_gone: Callable[[InferplaneError], None] | None = None
         self.reader: MessageReader | None = None  # while the message comes in pieces
         self.begun = False  # the message is whole and the method has it
@@ -60,17 +65,25 @@ class FrontCall:
 
     def reply(self, message: bytes, initial: Headers = (), trailing: Headers = ()) -> None:
         """The one answer of a unary call."""
+        if initial or trailing:
+            self._answer(prefix(len(message)) + message, (*_BEGIN, *initial), (*_OK, *trailing))
+        else:
+            self._answer(prefix(len(message)) + message)
+
+    def reply_framed(self, framed: bytes) -> None:
+        """`reply` with a message that has its prefix, and no metadata."""
+        self._answer(framed)
+
+    def _answer(self, framed: bytes, headers: Headers = _BEGIN, trailers: Headers = _OK) -> None:
         if self.is_over:
             return
         connection = self._connection
-        refusal = connection.refusal(len(message))
-        if refusal is not None:
-            self.fail(refusal)
-            return
-        stream_id, codec = self._stream_id, connection.codec
-        codec.send_headers(stream_id, (*_BEGIN, *initial) if initial else _BEGIN)
-        codec.send_data(stream_id, prefix(len(message)) + message)
-        codec.send_trailers(stream_id, (*_OK, *trailing) if trailing else _OK)
+        if connection.is_paused or len(framed) > SMALL:
+            refusal = connection.refusal(len(framed) - PREFIX_BYTES)
+            if refusal is not None:
+                self.fail(refusal)
+                return
+        connection.codec.answer(self._stream_id, headers, framed, trailers)
         self._end()
 
     def fail(self, error: InferplaneError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -12,8 +13,7 @@ from typing import cast
 import structlog
 
 from services.rpc.errors import InferplaneError, UnimplementedError
-from services.worker.domain import call_head
-from services.worker.domain.call_head import CallHead, Headers, NotGrpcError
+from services.worker.domain.call_head import CallHead, Headers, Heads, NotGrpcError
 from services.worker.domain.grpc_message import (
     PREFIX_BYTES,
     SMALL,
@@ -23,18 +23,14 @@ from services.worker.domain.grpc_message import (
 )
 from services.worker.drivers.front_call import FrontCall, unread
 from services.worker.drivers.front_stream import FrontStreamCall
-from services.worker.ports.call import Call, Method, StreamMethod
+from services.worker.ports.call import Method, StreamMethod
 from services.worker.ports.http2 import Codec, Http2Error, MakeCodec
 
 _log = structlog.get_logger(__name__)
 
 _PIECE = 256 * 1024  # bytes taken from the codec at once
 _PEER = struct.Struct("3i")  # pid, uid, gid (unix(7), SO_PEERCRED)
-_UNKNOWN = CallHead(b"", None, None, None, ())
-
-
-def _never(_call: Call, _message: bytes) -> None:
-    """Of calls that are refused before they begin."""
+_UNKNOWN = CallHead(b"", None, None, "")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +47,7 @@ class FrontDesk:
     deadlines_set: Callable[[], None]  # a call has a deadline: look at it from time to time
     touched: Callable[[FrontConnection], None]  # it has something to send
     streams: Mapping[bytes, StreamMethod] = field(default_factory=dict)  # by path
+    heads: Heads = field(default_factory=Heads)
     connections: set[FrontConnection] = field(default_factory=set)
     emptied: asyncio.Event = field(default_factory=asyncio.Event)  # set when a last call ended
 
@@ -62,12 +59,16 @@ class FrontConnection(asyncio.Protocol):
         """Assign only; `connection_made` begins."""
         self.calls: dict[int, FrontCall] = {}
         self.clogged: set[FrontStreamCall] = set()  # they wait for the peer to read
+        self.now = 0.0  # when the bytes came that are being read, of the monotonic clock
+        self.is_paused = False  # the socket's buffer is full
         self._desk = desk
+        self._read_head = desk.heads.read
+        self._methods = desk.methods
         self.max_message_bytes = desk.max_message_bytes
+        self.arriving = desk.arriving
         self.codec: Codec = desk.make_codec(self)
         self.status_of = desk.status_of
         self.is_dirty = False  # the desk knows that there is something to send
-        self._paused = False
         self._cut: list[int] = []  # streams to reset once their status is out
 
     # What the socket tells
@@ -83,6 +84,7 @@ class FrontConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the peer."""
+        self.now = time.monotonic()
         try:
             self.codec.receive(data)
         except Http2Error as error:
@@ -93,11 +95,11 @@ class FrontConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The socket's buffer is full: what comes waits in the codec."""
-        self._paused = True
+        self.is_paused = True
 
     def resume_writing(self) -> None:
         """There is room again."""
-        self._paused = False
+        self.is_paused = False
         self.flush()
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -114,20 +116,19 @@ class FrontConnection(asyncio.Protocol):
     def opened(self, stream_id: int, headers: Headers, *, ended: bool) -> None:
         """A request began."""
         try:
-            head = call_head.read(headers)
-            stream = self._desk.streams.get(head.path)
-            if stream is not None:
-                self._open_stream(stream_id, head, stream, ended=ended)
+            head, timeout = self._read_head(headers)
+            if head.path not in self._methods:
+                self._open_other(stream_id, head, headers, timeout, ended=ended)
                 return
-            call = FrontCall(self, stream_id, head, self._method(head.path))
         except NotGrpcError as error:
-            self._refuse(stream_id).refuse(error.status)
+            self._refused(stream_id).refuse(error.status)
             return
         except InferplaneError as error:
-            self._refuse(stream_id).fail(error)
+            self._refused(stream_id).fail(error)
             return
+        call = FrontCall(self, stream_id, head, headers, timeout)
         self.calls[stream_id] = call
-        if call.deadline is not None:
+        if timeout is not None:
             self._desk.deadlines_set()
         if ended:
             self._whole(call, b"")
@@ -141,9 +142,10 @@ class FrontConnection(asyncio.Protocol):
             return
         try:
             if ended and call.reader is None and PREFIX_BYTES <= len(data) <= SMALL:
-                size = read_prefix(data, self._desk.max_message_bytes)
+                size = read_prefix(data, self.max_message_bytes)
                 if size == len(data) - PREFIX_BYTES:
-                    self._begin(call, data[PREFIX_BYTES:])
+                    call.begun = True
+                    self._methods[call.head.path](call, data[PREFIX_BYTES:])
                     return
             self._piece(call, data, ended=ended)
         except InferplaneError as error:
@@ -155,17 +157,20 @@ class FrontConnection(asyncio.Protocol):
         call = self.calls.pop(stream_id, None)
         if call is not None:
             call.leave()
-            self._note_end()
+            if not self.calls:
+                self._desk.emptied.set()
 
     # What calls tell
 
     def ended(self, stream_id: int, *, whole: bool) -> None:
         """A call has its status; `whole`: its request had come in full."""
-        if self.calls.pop(stream_id, None) is not None:
-            self._note_end()
+        if self.calls.pop(stream_id, None) is not None and not self.calls:
+            self._desk.emptied.set()
         if not whole:  # RFC 9113 §8.1: what is still on the way is not wanted
             self._cut.append(stream_id)
-        self.touch()
+        if not self.is_dirty:
+            self.is_dirty = True
+            self._desk.touched(self)
 
     def touch(self) -> None:
         """Something is to be sent, soon and together with what else is."""
@@ -175,7 +180,7 @@ class FrontConnection(asyncio.Protocol):
 
     def refusal(self, size: int) -> InferplaneError | None:
         """Why an answer of that size can't be queued for a peer that does not read; None: it can."""
-        if not self._paused and size <= SMALL:
+        if not self.is_paused and size <= SMALL:
             return None
         waiting, limit = self.codec.unsent(), self._desk.max_unsent_bytes
         return unread(waiting, size, limit) if waiting + size > limit else None
@@ -189,7 +194,7 @@ class FrontConnection(asyncio.Protocol):
             return
         try:
             self._write_output()
-            if self._cut and not self._paused:
+            if self._cut and not self.is_paused:
                 cut, self._cut = self._cut, []
                 for stream_id in cut:
                     self.codec.reset(stream_id)
@@ -222,14 +227,14 @@ class FrontConnection(asyncio.Protocol):
 
     def _write_output(self) -> None:
         output = self.codec.output
-        while not self._paused:
+        while not self.is_paused:
             data = output(_PIECE)
             if not data:
                 return
             self._transport.write(data)
 
-    def _refuse(self, stream_id: int) -> FrontCall:
-        return FrontCall(self, stream_id, _UNKNOWN, _never)
+    def _refused(self, stream_id: int) -> FrontCall:
+        return FrontCall(self, stream_id, _UNKNOWN, (), None)
 
     def _piece(self, call: FrontCall, data: bytes, *, ended: bool) -> None:
         reader = call.reader
@@ -243,12 +248,25 @@ class FrontConnection(asyncio.Protocol):
             call.reader = None
             self._begin(call, message)
 
-    def _open_stream(
-        self, stream_id: int, head: CallHead, method: StreamMethod, *, ended: bool
+    def _open_other(
+        self,
+        stream_id: int,
+        head: CallHead,
+        headers: Headers,
+        timeout: float | None,
+        *,
+        ended: bool,
     ) -> None:
-        call = FrontStreamCall(self, stream_id, head, self._desk.arriving)
+        """A call of many messages; any other is not served. Raises UnimplementedError."""
+        method = self._desk.streams.get(head.path)
+        if method is None:
+            shown = head.path[:256].decode("utf-8", "replace")
+            raise UnimplementedError(
+                f"{shown!r} is not served here", reason="UNKNOWN_METHOD", metadata={"method": shown}
+            )
+        call = FrontStreamCall(self, stream_id, head, headers, timeout)
         self.calls[stream_id] = call
-        if call.deadline is not None:
+        if timeout is not None:
             self._desk.deadlines_set()
         call.open(method)
         if ended:
@@ -263,20 +281,7 @@ class FrontConnection(asyncio.Protocol):
 
     def _begin(self, call: FrontCall, message: bytes) -> None:
         call.begun = True
-        call.method(call, message)
-
-    def _method(self, path: bytes) -> Method:
-        method = self._desk.methods.get(path)
-        if method is None:
-            shown = path[:256].decode("utf-8", "replace")
-            raise UnimplementedError(
-                f"{shown!r} is not served here", reason="UNKNOWN_METHOD", metadata={"method": shown}
-            )
-        return method
-
-    def _note_end(self) -> None:
-        if not self.calls:
-            self._desk.emptied.set()
+        self._methods[call.head.path](call, message)
 
     def _is_welcome(self) -> bool:
         option = getattr(socket, "SO_PEERCRED", None)

@@ -11,11 +11,17 @@ class Call(Protocol):
     """Ends once, by `reply`, `fail` or `finish`; after the caller has gone all of them do nothing."""
 
     head: CallHead
-    deadline: float | None  # of the monotonic clock
+    headers: Headers  # all as they came
+    arrived: float  # of the monotonic clock
+    deadline: float | None  # of the same
     on_gone: Callable[[InferplaneError], None] | None  # told when nobody waits any more, with why
 
     def reply(self, message: bytes, initial: Headers = (), trailing: Headers = ()) -> None:
         """The one answer of a unary call, with metadata."""
+        ...
+
+    def reply_framed(self, framed: bytes) -> None:
+        """The same with a message that has its prefix already, and no metadata."""
         ...
 
     def fail(self, error: InferplaneError) -> None:

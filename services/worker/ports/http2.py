@@ -33,6 +33,10 @@ class Codec(Protocol):
         """Take bytes of the peer and tell the sink what they mean. Raises Http2Error."""
         ...
 
+    def answer(self, stream_id: int, headers: Headers, data: bytes, trailers: Headers) -> None:
+        """All of an answer at once."""
+        ...
+
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
         """Begin an answer; `end`: it is the whole of it."""
         ...
