@@ -8,7 +8,6 @@ import time
 from contextlib import AsyncExitStack
 from typing import NoReturn
 
-import grpc
 import prometheus_client
 import structlog
 import uvloop
@@ -18,10 +17,13 @@ from services.rpc.names import WorkerName
 from services.worker.adapters.artifact_cache import DiskArtifactCache
 from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
 from services.worker.adapters.discovery_client import DiscoveryRegistration, Identity
+from services.worker.adapters.machine_memory import bytes_allowed
 from services.worker.adapters.metrics import PrometheusMeter
 from services.worker.adapters.onnx_session import OnnxSessionLoader
 from services.worker.adapters.registry_client import RegistryAssignments, RegistryFiles
+from services.worker.adapters.runtime_memory import RuntimeMemory
 from services.worker.drivers.assignments import AssignmentFollower
+from services.worker.drivers.upkeep import Upkeep
 from services.worker.drivers.version_runner import RunnerDefaults, RunnerParts
 from services.worker.drivers.worker import Worker
 from services.worker.listening import Listening, listening
@@ -47,7 +49,10 @@ async def serve(config: WorkerSettings) -> None:
         )
         rpc = listening(config)
         worker = Worker(lease_seconds=config.lease_seconds, health=rpc)
-        roster = worker.furnish(_parts(config, worker, rpc, registry, name))
+        folder = config.state_dir / "cache"
+        cache = DiskArtifactCache(folder, RegistryFiles(registry), config.cache_bytes, name.worker)
+        memory = RuntimeMemory(config.run_memory_bytes or bytes_allowed() * 3 // 4)
+        roster = worker.furnish(_parts(config, worker, rpc, cache, memory))
         rpc.serve(AnswerSource(roster, worker.is_ready, RELEASE, config.max_message_bytes))
         identity = _identity(config, name, await rpc.start())
         stack.push_async_callback(rpc.stop, _LAST_GRACE)
@@ -58,6 +63,7 @@ async def serve(config: WorkerSettings) -> None:
                 tasks.create_task(worker.heartbeat.run(registration)),
                 tasks.create_task(follower.run()),
                 tasks.create_task(roster.run()),
+                tasks.create_task(Upkeep(memory).run()),
             ]
             await rpc.set_health("", serving=True)
             await stop.wait()
@@ -72,17 +78,16 @@ def _parts(
     config: WorkerSettings,
     worker: Worker,
     rpc: Listening,
-    registry: grpc.aio.Channel,
-    name: WorkerName,
+    cache: DiskArtifactCache,
+    memory: RuntimeMemory,
 ) -> RunnerParts:
     return RunnerParts(
-        cache=DiskArtifactCache(
-            config.state_dir / "cache", RegistryFiles(registry), config.cache_bytes, name.worker
-        ),
+        cache=cache,
         probe=_probe(config),
         loader=OnnxSessionLoader(
             intra_op_threads=config.intra_op_threads,
             execution_providers=config.execution_providers,
+            memory=memory,
         ),
         meter=PrometheusMeter(prometheus_client.REGISTRY),
         health=rpc,

@@ -43,6 +43,8 @@ class WorkerSettings(Settings):
     max_queue_bytes: int = Field(default=512 * 1024**2, gt=0)  # per version
     concurrent_runs: int = Field(default=2, gt=0)  # of a version that is not batched
     intra_op_threads: int = Field(default=1, gt=0)
+    # What the runs of all versions may hold at once; 0: three quarters of the memory this process may have.
+    run_memory_bytes: int = Field(default=0, ge=0)
     # A run may last so long, or ten times the longest before it; then its version is not READY until it ends.
     stall_seconds: float = Field(default=10.0, gt=0)
     # In order of preference; as a variable separated by commas.

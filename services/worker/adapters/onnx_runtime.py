@@ -6,7 +6,7 @@ import os
 os.putenv("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state as _state
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state
 
 onnxruntime.disable_telemetry_events()
 onnxruntime.set_default_logger_severity(4)  # what matters comes as an exception
@@ -16,7 +16,7 @@ onnxruntime.set_default_logger_severity(4)  # what matters comes as an exception
 ERRORS: tuple[type[Exception], ...] = (
     *(
         value
-        for value in vars(_state).values()
+        for value in vars(runtime_state).values()
         if isinstance(value, type) and issubclass(value, Exception)
     ),
     RuntimeError,
@@ -27,4 +27,4 @@ ERRORS: tuple[type[Exception], ...] = (
     MemoryError,
 )
 
-__all__ = ["ERRORS", "onnxruntime"]
+__all__ = ["ERRORS", "onnxruntime", "runtime_state"]

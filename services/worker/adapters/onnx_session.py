@@ -9,6 +9,7 @@ import numpy as np
 
 from services.rpc.errors import InferplaneError, InvalidArgumentError, ResourceExhaustedError
 from services.worker.adapters.onnx_runtime import ERRORS, onnxruntime
+from services.worker.adapters.runtime_memory import RuntimeMemory
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.contents import Array
 from services.worker.domain.datatype import BF16
@@ -64,10 +65,20 @@ class OnnxSession:
 class OnnxSessionLoader:
     """SessionLoader for ONNX models."""
 
-    def __init__(self, *, intra_op_threads: int, execution_providers: Sequence[str]) -> None:
-        """Assign only; both are what versions fall back to."""
+    def __init__(
+        self,
+        *,
+        intra_op_threads: int,
+        execution_providers: Sequence[str],
+        memory: RuntimeMemory | None = None,
+    ) -> None:
+        """Assign only; threads and providers are what versions fall back to.
+
+        Without `memory` each session has its own.
+        """
         self._threads = intra_op_threads
         self._providers = tuple(execution_providers)
+        self._memory = memory
 
     def load(self, spec: VersionSpec, folder: Path) -> OnnxSession:
         """Load the version whose verified files lie in `folder`; blocks. Raises LoadError."""
@@ -86,6 +97,10 @@ class OnnxSessionLoader:
         options.log_severity_level = 4
         # Threads that spin between runs take the cores from everything else on this machine.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # A pattern is kept for each combination of shapes, and callers choose those.
+        options.enable_mem_pattern = False
+        if self._memory is not None:
+            self._memory.share(options)
         try:
             session = onnxruntime.InferenceSession(
                 str(folder / spec.onnx_path), options, providers=list(providers)
@@ -100,7 +115,10 @@ class OnnxSessionLoader:
         differences = disagreements(spec.signature, loaded)
         if differences:
             raise LoadError("; ".join(differences))
-        return OnnxSession(session, spec.signature)
+        made = OnnxSession(session, spec.signature)
+        if self._memory is not None:
+            self._memory.loaded(made)
+        return made
 
 
 def _specs(kind: str, nodes: Sequence[Any]) -> tuple[TensorSpec, ...]:
@@ -147,6 +165,7 @@ def _is_memory(error: Exception) -> bool:
     return (
         isinstance(error, MemoryError)
         or "Failed to allocate memory" in text
+        or "BFCArena" in text  # its bound is reached
         or "std::bad_alloc" in text
     )
 
