@@ -1,4 +1,4 @@
-"""Follows the registry's endpoints and aliases, resuming after the last revision it has read."""
+"""Follows the registry's endpoints, aliases and versions, resuming after the last revision it has read."""
 
 import grpc
 from inferplane.registry.v1 import endpoint_pb2, model_pb2, watch_service_pb2
@@ -10,13 +10,15 @@ from services.router.domain.catalog import (
     CatalogChange,
     CatalogUpdate,
     EndpointChange,
+    VersionChange,
 )
 from services.router.domain.topology import CircuitLimits, Endpoint, Mirror, RetryPolicy, Target
 from services.router.ports.feeds import CatalogSink
 from services.rpc import names
 
-# Versions and placements don't change what is routed: workers say what is READY.
+# Of versions only whether they keep state; placements don't change what is routed: workers say what is READY.
 _KINDS = (
+    watch_service_pb2.RESOURCE_KIND_MODEL_VERSION,
     watch_service_pb2.RESOURCE_KIND_ENDPOINT,
     watch_service_pb2.RESOURCE_KIND_ALIAS,
 )
@@ -64,6 +66,9 @@ def _change(change: watch_service_pb2.Change) -> CatalogChange:
     if change.kind == watch_service_pb2.RESOURCE_KIND_ALIAS:
         alias = names.parse_alias("name", change.name)
         return AliasChange(alias, _alias(change.alias) if change.HasField("alias") else None)
+    if change.kind == watch_service_pb2.RESOURCE_KIND_MODEL_VERSION:
+        version = names.parse_version("name", change.name)
+        return VersionChange(version, change.model_version.settings.HasField("sequence"))
     endpoint = names.parse_endpoint("name", change.name)
     value = _endpoint(change.endpoint) if change.HasField("endpoint") else None
     return EndpointChange(endpoint, value)

@@ -1,6 +1,7 @@
-"""What the router has read of the registry: endpoints and aliases, by name, as of a revision."""
+"""What the router has read of the registry: endpoints, aliases, and which versions keep state, as of a revision."""
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,7 +25,15 @@ class AliasChange:
     value: VersionName | None
 
 
-CatalogChange: TypeAlias = EndpointChange | AliasChange
+@dataclass(frozen=True, slots=True)
+class VersionChange:
+    """A version set, or deleted (then it keeps no state)."""
+
+    name: VersionName
+    stateful: bool
+
+
+CatalogChange: TypeAlias = EndpointChange | AliasChange | VersionChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +46,12 @@ class CatalogUpdate:
 
 
 class Catalog:
-    """Endpoints and aliases. While a new initial state arrives, the old one stays."""
+    """Endpoints, aliases, and versions with state. While a new initial state arrives, the old one stays."""
 
     def __init__(self) -> None:
         self._endpoints: dict[EndpointName, Endpoint] = {}
         self._aliases: dict[AliasName, VersionName] = {}
+        self._stateful: set[VersionName] = set()
         self._arriving: Catalog | None = None
         self.is_synced = False
 
@@ -54,7 +64,9 @@ class Catalog:
         if self._arriving is not None:
             if not update.synced:
                 return False
-            self._endpoints, self._aliases = self._arriving._endpoints, self._arriving._aliases
+            arrived = self._arriving
+            self._endpoints, self._aliases = arrived._endpoints, arrived._aliases
+            self._stateful = arrived._stateful
             self._arriving = None
         self.is_synced = True
         return True
@@ -70,6 +82,10 @@ class Catalog:
                     self._aliases.pop(alias, None)
                 case AliasChange(alias, VersionName() as version):
                     self._aliases[alias] = version
+                case VersionChange(version, True):
+                    self._stateful.add(version)
+                case VersionChange(version, False):
+                    self._stateful.discard(version)
 
     @property
     def endpoints(self) -> Iterable[Endpoint]:
@@ -80,3 +96,8 @@ class Catalog:
     def aliases(self) -> Mapping[AliasName, VersionName]:
         """The version that each alias names."""
         return self._aliases
+
+    @property
+    def stateful(self) -> AbstractSet[VersionName]:
+        """Versions that keep state between the requests of a sequence."""
+        return self._stateful

@@ -1,6 +1,7 @@
 """The routed picture: which endpoint sends what share of its calls to which version, on which workers, how bounded."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from services.rpc.names import AliasName, EndpointName, TargetName, VersionName
@@ -83,6 +84,7 @@ class RoutedEndpoint:
         RoutedTarget, ...
     ]  # in declared order: a growing share never loses a sticky caller
     mirror_version: VersionName | None = None
+    stateful: bool = False  # some target keeps state between requests
 
     @property
     def id(self) -> str:
@@ -99,6 +101,7 @@ class RoutedVersion:
     limits: CircuitLimits
     retry: RetryPolicy  # the budget part counts here
     mirrored: bool = False  # some endpoint mirrors to it
+    stateful: bool = False  # requests of one sequence go to one worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,16 +125,24 @@ def route(
     endpoints: Iterable[Endpoint],
     aliases: Mapping[AliasName, VersionName],
     workers: Sequence[Worker],
+    stateful: AbstractSet[VersionName] = frozenset(),
 ) -> Topology:
-    """Work out the picture. Raises UnresolvedTargetError if an endpoint names an alias that is not there."""
+    """Work out the picture. Raises UnresolvedTargetError if an endpoint names an alias that is not there.
+
+    Args:
+        endpoints: as declared.
+        aliases: the version that each names.
+        workers: that are alive.
+        stateful: versions that keep state between the requests of a sequence.
+    """
     ready = _ready_addresses(workers)
     routed = tuple(
-        _route_endpoint(endpoint, aliases, ready)
+        _route_endpoint(_Place(endpoint, aliases, ready), stateful)
         for endpoint in sorted(endpoints, key=lambda e: e.name)
     )
     return Topology(
         endpoints=routed,
-        versions=_versions(routed, ready),
+        versions=_versions(routed, ready, stateful),
         addresses=tuple(sorted({w.address for w in workers if not w.draining})),
     )
 
@@ -156,15 +167,25 @@ def _resolve(
     return version
 
 
-def _route_endpoint(
-    endpoint: Endpoint,
-    aliases: Mapping[AliasName, VersionName],
-    ready: Mapping[VersionName, Sequence[str]],
-) -> RoutedEndpoint:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An endpoint and what is known of its targets."""
+
+    endpoint: Endpoint
+    aliases: Mapping[AliasName, VersionName]
+    ready: Mapping[VersionName, Sequence[str]]
+
+    def resolve(self, target: TargetName) -> VersionName:
+        """The version that a target means."""
+        return _resolve(self.endpoint.name, target, self.aliases)
+
+
+def _route_endpoint(place: _Place, stateful: AbstractSet[VersionName]) -> RoutedEndpoint:
+    endpoint = place.endpoint
     total = sum(target.weight for target in endpoint.targets)
     targets = []
     for target in endpoint.targets:
-        version = _resolve(endpoint.name, target.name, aliases)
+        version = place.resolve(target.name)
         share = target.weight / total
         targets.append(
             RoutedTarget(
@@ -172,14 +193,15 @@ def _route_endpoint(
                 version=version,
                 declared_share=share,
                 effective_share=share,
-                ready_workers=len(ready.get(version, ())),
+                ready_workers=len(place.ready.get(version, ())),
             )
         )
     mirror = endpoint.mirror
     return RoutedEndpoint(
         declared=endpoint,
         targets=tuple(_shift_to_ready(targets)),
-        mirror_version=_resolve(endpoint.name, mirror.name, aliases) if mirror else None,
+        mirror_version=place.resolve(mirror.name) if mirror else None,
+        stateful=any(target.version in stateful for target in targets),
     )
 
 
@@ -195,7 +217,9 @@ def _shift_to_ready(targets: Sequence[RoutedTarget]) -> Sequence[RoutedTarget]:
 
 
 def _versions(
-    endpoints: Iterable[RoutedEndpoint], ready: Mapping[VersionName, tuple[str, ...]]
+    endpoints: Iterable[RoutedEndpoint],
+    ready: Mapping[VersionName, tuple[str, ...]],
+    stateful: AbstractSet[VersionName],
 ) -> tuple[RoutedVersion, ...]:
     found: dict[VersionName, RoutedVersion] = {}
     for endpoint in endpoints:
@@ -209,6 +233,7 @@ def _versions(
                 limits=declared.limits,
                 retry=declared.retry,
                 mirrored=version == endpoint.mirror_version,
+                stateful=version in stateful,
             )
             found[version] = _merge(found[version], new) if version in found else new
     return tuple(found[name] for name in sorted(found))

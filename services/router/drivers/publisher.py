@@ -87,8 +87,9 @@ class Publisher:
         if not self._catalog.is_synced or heard_for is None:
             return  # half a world is not published
         try:
+            catalog = self._catalog
             topology = route(
-                self._catalog.endpoints, self._catalog.aliases, self._directory.live(now)
+                catalog.endpoints, catalog.aliases, self._directory.live(now), catalog.stateful
             )
             snapshot = Snapshot.build(self._builder.build(topology))
         except (InconsistentSnapshotError, UnresolvedTargetError) as error:

@@ -65,6 +65,10 @@ def _serving(version: RoutedVersion, max_message_bytes: int) -> Resource:
     )
     budget = (version.retry.budget_percent, version.retry.min_retry_concurrency)
     _limit(cluster, version.limits.max_requests, budget=budget)
+    if (
+        version.stateful
+    ):  # by the route's hash; a worker that comes or goes moves few of the others' sequences
+        cluster.lb_policy = Cluster.MAGLEV
     cluster.health_checks.add(**_health_check(str(version.name)))
     cluster.MergeFrom(Cluster(outlier_detection=_outlier_detection()))
     return _resource(cluster)

@@ -14,6 +14,8 @@ ROUTER = "management/router"
 
 VERSION_HEADER = "x-inferplane-version"
 ENDPOINT_HEADER = "x-inferplane-endpoint"
+# Clients name a sequence in it, so that all its calls reach one worker.
+SEQUENCE_HEADER = "x-sequence-id"
 # Filter state of a call: what was asked for, and both parts in one key as the route map has them.
 ENDPOINT_STATE = "inferplane.endpoint"
 VERSION_STATE = "inferplane.version"

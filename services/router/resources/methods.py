@@ -13,6 +13,7 @@ REST = "inferplane.oip.v1.RestInferenceService"
 # Method → its fields that name endpoint and version.
 OF_ENDPOINT: dict[str, tuple[str, str]] = {
     f"{OIP}.ModelInfer": ("model_name", "model_version"),
+    f"{OIP}.ModelStreamInfer": ("model_name", "model_version"),
     f"{OIP}.ModelReady": ("name", "version"),
     f"{OIP}.ModelMetadata": ("name", "version"),
     f"{OIP}.ModelStatistics": ("name", "version"),
@@ -21,6 +22,8 @@ OF_ENDPOINT: dict[str, tuple[str, str]] = {
     f"{REST}.ModelMetadata": ("model_name", "model_version"),
     f"{REST}.ModelStatistics": ("model_name", "model_version"),
 }
+# A stream of calls, routed by its first message.
+STREAM = f"{OIP}.ModelStreamInfer"
 # Of these, those that name no endpoint if they mean all that a worker has.
 OF_ENDPOINT_OR_ANY_WORKER = (f"{OIP}.ModelStatistics", f"{REST}.ModelStatistics")
 # Paths that every worker answers alike.

@@ -22,10 +22,16 @@ from services.rpc.names import VersionName
 
 # `cancelled`: a worker that stops cancels what outlasts its grace time. (A caller's own cancel ends at the edge.)
 _RETRY_ON = "connect-failure,refused-stream,reset,unavailable,cancelled"
+# Where a call changes state, it is tried again only if no worker has begun it.
+_RETRY_ON_STATE = "connect-failure,refused-stream,unavailable"
 # Balancing prefers the host with the fewest calls, and a dead one has none: it is drawn three times in four, so a retry
 # draws often enough (0.75^32 = 0.0001) to end on another host.
 _HOST_ATTEMPTS = 32
 _ANY_WORKER_SECONDS = 10.0
+# A stream on which nothing is said in either direction for so long has been forgotten by its client; nor is one kept
+# for longer whose first message, which says where it goes, does not come.
+_IDLE_STREAM_SECONDS = 3600.0
+_SILENT_STREAM_SECONDS = 600.0
 _GRPC_NOT_FOUND = "5"
 _CACHED = 4096
 
@@ -33,13 +39,16 @@ _CACHED = 4096
 def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Resource:
     """The route configuration of a topology."""
     actions: dict[str, Any] = {}
+    streams: dict[str, Any] = {}
     clusters = {edge.ANY_WORKER, edge.REGISTRY, edge.DISCOVERY, edge.ROUTER}
     for endpoint in endpoints:
         for key, version in _keys(endpoint).items():
             actions[key] = _on_match(_endpoint_route(endpoint, version))
+            streams[key] = _on_match(_stream_route(endpoint, version))
         clusters |= _clusters_of(endpoint)
     by_path = _by_path()
     matcher = _by_state(actions, otherwise={"matcher": by_path}) if actions else by_path
+    matcher = _streams_apart(streams, otherwise=matcher)
     message = RouteConfiguration(
         name=edge.ROUTES,
         virtual_hosts=[
@@ -78,6 +87,34 @@ def _clusters_of(endpoint: RoutedEndpoint) -> set[str]:
 def _endpoint_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
     """Where calls of an endpoint go; a pinned version gets all of them and is not mirrored."""
     declared = endpoint.declared
+    route = _route_to(endpoint, pinned)
+    action = route.route
+    action.timeout.CopyFrom(_duration(declared.timeout))
+    action.idle_timeout.CopyFrom(_duration(0))  # computing is not idling; the timeout bounds it
+    # The client's own deadline, which gRPC clients send along, wins where it is shorter.
+    action.max_stream_duration.max_stream_duration.CopyFrom(_duration(declared.timeout))
+    action.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(declared.timeout))
+    if declared.retry.num_retries:
+        retry_on = _RETRY_ON_STATE if endpoint.stateful else _RETRY_ON
+        action.retry_policy.CopyFrom(_retry_policy(declared.retry, retry_on))
+    if pinned is None and declared.mirror is not None and endpoint.mirror_version is not None:
+        action.request_mirror_policies.add(
+            cluster=edge.mirror_cluster(endpoint.mirror_version),
+            runtime_fraction={"default_value": _fraction(declared.mirror.percent)},
+            disable_shadow_host_suffix_append=True,
+        )
+    return route
+
+
+@lru_cache(_CACHED)
+def _stream_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
+    """Where a stream of calls goes: as long as it lasts, to one worker, neither tried twice nor mirrored."""
+    route = _route_to(endpoint, pinned)
+    _let_last(route.route, idle_seconds=_IDLE_STREAM_SECONDS)
+    return route
+
+
+def _route_to(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
     route = Route(
         match={"prefix": "/"},
         request_headers_to_add=[
@@ -88,23 +125,14 @@ def _endpoint_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any
         ],
     )
     action = route.route
-    action.timeout.CopyFrom(_duration(declared.timeout))
-    action.idle_timeout.CopyFrom(_duration(0))  # computing is not idling; the timeout bounds it
-    # The client's own deadline, which gRPC clients send along, wins where it is shorter.
-    action.max_stream_duration.max_stream_duration.CopyFrom(_duration(declared.timeout))
-    action.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(declared.timeout))
-    if declared.retry.num_retries:
-        action.retry_policy.CopyFrom(_retry_policy(declared.retry))
-    if pinned is not None:
+    if pinned is None:
+        _split(action, endpoint)
+    else:
         action.cluster = edge.version_cluster(pinned)
-        return route
-    _split(action, endpoint)
-    if declared.mirror is not None and endpoint.mirror_version is not None:
-        action.request_mirror_policies.add(
-            cluster=edge.mirror_cluster(endpoint.mirror_version),
-            runtime_fraction={"default_value": _fraction(declared.mirror.percent)},
-            disable_shadow_host_suffix_append=True,
-        )
+    if endpoint.stateful:  # first, and if the header is there the last
+        action.hash_policy.add(header={"header_name": edge.SEQUENCE_HEADER}, terminal=True)
+    if pinned is None and endpoint.declared.sticky_header:
+        action.hash_policy.add(header={"header_name": endpoint.declared.sticky_header})
     return route
 
 
@@ -117,9 +145,8 @@ def _split(action: Any, endpoint: RoutedEndpoint) -> None:
             merged[name] = merged.get(name, 0) + weight
     for name, weight in merged.items():
         action.weighted_clusters.clusters.add(name=name, weight=wire.number(weight))
-    if endpoint.declared.sticky_header:
+    if endpoint.declared.sticky_header or endpoint.stateful:
         action.weighted_clusters.use_hash_policy.value = True
-        action.hash_policy.add(header={"header_name": endpoint.declared.sticky_header})
 
 
 def _fraction(percent: float) -> dict[str, Any]:
@@ -130,12 +157,12 @@ def _duration(value: float) -> Any:
     return Route(route={"timeout": wire.seconds(value)}).route.timeout
 
 
-def _retry_policy(policy: RetryPolicy) -> Any:
+def _retry_policy(policy: RetryPolicy, retry_on: str = _RETRY_ON) -> Any:
     previous = wire.extension(
         "envoy.retry_host_predicates.previous_hosts", PreviousHostsPredicate()
     )
     retry = {
-        "retry_on": _RETRY_ON,
+        "retry_on": retry_on,
         "num_retries": wire.number(policy.num_retries),
         "retry_host_predicate": [previous],
         "host_selection_retry_max_attempts": _HOST_ATTEMPTS,
@@ -185,6 +212,39 @@ def _by_path() -> Any:
     )
 
 
+def _streams_apart(streams: Mapping[str, Any], otherwise: Any) -> Any:
+    """Streams have routes of their own."""
+    return Matcher(
+        matcher_tree={
+            "input": wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path")),
+            "exact_match_map": {
+                "map": {methods.path(methods.STREAM): {"matcher": _by_first_message(streams)}}
+            },
+        },
+        on_no_match={"matcher": otherwise},
+    )
+
+
+def _by_first_message(streams: Mapping[str, Any]) -> Any:
+    """Before the first message there is no state; a client may open a stream long before it says anything.
+
+    The route for that time is never taken: with the first message, or the end of the request, there is a state.
+    """
+    state = wire.extension("endpoint", FilterStateInput(key=edge.ROUTE_STATE))
+    there_is_one = {"": _on_match(_no_such_endpoint())}
+    matcher = Matcher(
+        matcher_tree={"input": state, "prefix_match_map": {"map": there_is_one}},
+        on_no_match=_on_match(_waiting_route()),
+    )
+    return _by_state(streams, otherwise={"matcher": matcher}) if streams else matcher
+
+
+def _waiting_route() -> Any:
+    route = Route(match={"prefix": "/"}, route={"cluster": edge.ANY_WORKER})
+    _let_last(route.route, idle_seconds=_SILENT_STREAM_SECONDS)
+    return route
+
+
 def _unless_named() -> dict[str, Any]:
     """Any worker for a call that names no endpoint."""
     nothing = {edge.route_key(""): _on_match(_any_worker_route())}
@@ -208,19 +268,18 @@ def _any_worker_route() -> Any:
 
 def _management_route(cluster: str) -> Any:
     """Watches and uploads last as long as they last, and are not tried twice."""
-    for_ever = wire.seconds(0)
-    return Route(
-        match={"prefix": "/"},
-        route={
-            "cluster": cluster,
-            "timeout": for_ever,
-            "idle_timeout": for_ever,
-            "max_stream_duration": {
-                "max_stream_duration": for_ever,
-                "grpc_timeout_header_max": for_ever,
-            },
-        },
-    )
+    route = Route(match={"prefix": "/"}, route={"cluster": cluster})
+    _let_last(route.route, idle_seconds=0)
+    return route
+
+
+def _let_last(action: Any, idle_seconds: float) -> None:
+    """No timeout but the client's own; `idle_seconds` 0: nor for silence."""
+    for_ever = _duration(0)
+    action.timeout.CopyFrom(for_ever)
+    action.idle_timeout.CopyFrom(_duration(idle_seconds))
+    action.max_stream_duration.max_stream_duration.CopyFrom(for_ever)
+    action.max_stream_duration.grpc_timeout_header_max.CopyFrom(for_ever)
 
 
 def _refusal(status: int, text: str) -> Any:

@@ -49,10 +49,15 @@ def build(**fields: Any) -> Snapshot:
     return Snapshot.build(ResourceBuilder(EDGE).build(topology(**fields)))
 
 
-def routes_of(snapshot: Snapshot) -> dict[str, Any]:
+def routes_of(snapshot: Snapshot, *, streams: bool = False) -> dict[str, Any]:
     """Key → route, of the endpoints' map."""
     message = RouteConfiguration.FromString(snapshot.of_kind(Kind.ROUTES)["edge"].body)
-    entries = message.virtual_hosts[0].matcher.matcher_tree.exact_match_map.map
+    whole = message.virtual_hosts[0].matcher
+    by_state = whole.on_no_match.matcher
+    if streams:
+        (entry,) = whole.matcher_tree.exact_match_map.map.values()
+        by_state = entry.matcher
+    entries = by_state.matcher_tree.exact_match_map.map
     found = {}
     for key, entry in entries.items():
         found[key] = Route()
