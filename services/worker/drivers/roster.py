@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import structlog
 
@@ -27,7 +28,9 @@ class Roster:
     """One runner for each version that is here; `run` owns their tasks."""
 
     def __init__(self, parts: RunnerParts) -> None:
-        self._parts = parts
+        self.epoch = 0  # grows whenever `find` may give another answer than before
+        self._told = parts.changed
+        self._parts = replace(parts, changed=self._note_change)
         self._runners: dict[str, VersionRunner] = {}  # by resource name
         self._wanted: dict[VersionName, Assignment] = {}
         self._changed = asyncio.Event()
@@ -88,6 +91,10 @@ class Roster:
         ]
         return found if found or not asked.model_name else [self.find(asked)]
 
+    def _note_change(self) -> None:
+        self.epoch += 1
+        self._told()
+
     def _candidates(self) -> list[Candidate]:
         return [
             Candidate(runner.spec.name, runner.spec.created_ns, runner.state in SERVES)
@@ -106,6 +113,7 @@ class Roster:
         if runner is None:
             runner = VersionRunner(assignment, self._parts)
             self._runners[name] = runner
+            self.epoch += 1
             task = tasks.create_task(runner.run(), name=name)
             task.add_done_callback(lambda _: self._forget(name))
         elif runner.spec == assignment.spec and runner.assignment != assignment:
@@ -113,5 +121,6 @@ class Roster:
 
     def _forget(self, name: str) -> None:
         del self._runners[name]
+        self.epoch += 1
         # The same version may be wanted again by now, or with other settings.
         self._changed.set()
