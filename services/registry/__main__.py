@@ -33,6 +33,7 @@ from services.registry.adapters import state_lock
 from services.registry.adapters.disk_blob_store import DiskBlobStore
 from services.registry.adapters.memory_store import MemoryStore
 from services.registry.adapters.onnx_inspector import OnnxInspector
+from services.registry.adapters.router_routes import RouterRoutes
 from services.registry.adapters.sql_store import SqlStore
 from services.registry.adapters.state_metrics import StateMetrics
 from services.registry.adapters.system_clock import SystemClock
@@ -42,18 +43,22 @@ from services.registry.drivers.endpoints import Endpoints
 from services.registry.drivers.leases import Leases
 from services.registry.drivers.models import Aliases, Models
 from services.registry.drivers.placements import Placements
+from services.registry.drivers.repository import Repository, Surroundings
 from services.registry.drivers.tunings import Tunings
 from services.registry.drivers.upload_sweep import UploadSweep
 from services.registry.drivers.uploads import Uploads
 from services.registry.drivers.versions import Versions
 from services.registry.drivers.watch import Watches
+from services.registry.ports.edge_routes import EdgeRoutes
 from services.registry.servicers.artifact_service import ArtifactService
 from services.registry.servicers.discovery_service import DiscoveryService
 from services.registry.servicers.endpoint_service import EndpointService
 from services.registry.servicers.model_service import ModelService, UseCases
 from services.registry.servicers.placement_service import PlacementService
+from services.registry.servicers.repository_service import SERVICES, RepositoryService
 from services.registry.servicers.watch_service import WatchService
 from services.registry.settings import RegistrySettings
+from services.rpc.channel import connect
 from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.server import RpcServer, stop_requested
@@ -136,6 +141,16 @@ async def open_store(
                 yield sql_store, blobs
 
 
+@asynccontextmanager
+async def open_routes(settings: RegistrySettings) -> AsyncIterator[RouterRoutes | None]:
+    """The router to ask whether what was loaded is routed, if there is one."""
+    if not settings.router_address:
+        yield None
+        return
+    async with connect(settings.router_address) as channel:
+        yield RouterRoutes(channel)
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What runs in the process besides the server."""
@@ -148,23 +163,33 @@ class Parts:
     leases: Leases
     watches: Watches
     sweep: UploadSweep
+    repository: Repository
 
 
-def build(settings: RegistrySettings, store: SqlStore | MemoryStore, blobs: DiskBlobStore) -> Parts:
+def build(
+    settings: RegistrySettings,
+    store: SqlStore | MemoryStore,
+    blobs: DiskBlobStore,
+    routes: EdgeRoutes | None,
+) -> Parts:
     """Put the parts together."""
     clock = SystemClock()
     reaper = BlobReaper(store, blobs)
     versions = Versions(store, blobs, reaper, OnnxInspector(seconds=settings.inspect_seconds))
+    leases = Leases(clock)
     ttl = timedelta(seconds=settings.upload_ttl_seconds)
     return Parts(
         store=store,
         blobs=blobs,
         reaper=reaper,
         versions=versions,
-        leases=Leases(clock),
+        leases=leases,
         watches=Watches(store),
         sweep=UploadSweep(store, blobs, versions, clock, ttl),
         declarations=Declarations(store, reaper, clock, settings.max_file_bytes),
+        repository=Repository(
+            store, Surroundings(leases, clock, routes), seconds=settings.load_seconds
+        ),
     )
 
 
@@ -199,6 +224,7 @@ def register(server: RpcServer, parts: Parts) -> None:
     discovery_service_pb2_grpc.add_DiscoveryServiceServicer_to_server(
         DiscoveryService(parts.leases), server.grpc
     )
+    RepositoryService(parts.repository).add_to(server.grpc)
 
 
 def state_metrics(parts: Parts) -> StateMetrics:
@@ -221,7 +247,9 @@ async def serve(
         store, blobs = await stack.enter_async_context(
             open_store(database_path(settings), settings)
         )
-        parts = build(settings, store, blobs)
+        parts = build(
+            settings, store, blobs, await stack.enter_async_context(open_routes(settings))
+        )
         await parts.reaper.sweep()
         metrics.register(state_metrics(parts))
         serve_metrics(settings.metrics_address)
@@ -231,7 +259,7 @@ async def serve(
             interceptors=[MetricsInterceptor(metrics)],
         )
         register(server, parts)
-        await server.start(_SERVICES)
+        await server.start([*_SERVICES, *SERVICES])
         async with asyncio.TaskGroup() as background:
             tasks = [
                 background.create_task(parts.leases.run()),

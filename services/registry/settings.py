@@ -14,6 +14,7 @@ class RegistrySettings(Settings):
 
     registry_address: str = "127.0.0.1:8081"  # host:port or unix:/path
     state_dir: Path = Field(default_factory=lambda: user_state_path("inferplane"))
+    router_address: str = ""  # asked whether what was loaded is routed; empty: nobody is
     store_url: str = ""  # memory: or sqlite:///path; empty: SQLite in state_dir
     max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)  # never under 8 MiB here
     metrics_address: str = ""  # host:port; empty: off
@@ -23,3 +24,4 @@ class RegistrySettings(Settings):
     upload_ttl_seconds: float = Field(default=3600.0, gt=0)
     max_file_bytes: int = Field(default=100 * 1024**3, gt=0)
     inspect_seconds: float = Field(default=120.0, gt=0)
+    load_seconds: float = Field(default=300.0, gt=0)

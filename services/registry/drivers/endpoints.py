@@ -28,7 +28,7 @@ class Endpoints:
         async def work(transaction: Transaction) -> Endpoint:
             if await transaction.get(Endpoint, name) is not None:
                 raise AlreadyExistsError(f"{name} exists already", metadata={"resource": str(name)})
-            return await _put(transaction, created)
+            return await put_checked(transaction, created)
 
         return await self._store.write(work)
 
@@ -64,10 +64,10 @@ class Endpoints:
                         f"etag: {etag!a} was given, but {name} does not exist",
                         metadata={"resource": str(name), "given": etag},
                     )
-                return await _put(transaction, self._new(name, given))
+                return await put_checked(transaction, self._new(name, given))
             check_etag(endpoint, etag)
             updated = replace(endpoint, update_time=self._clock.now(), **changed)
-            return await _put(transaction, updated)
+            return await put_checked(transaction, updated)
 
         return await self._store.write(work)
 
@@ -79,7 +79,8 @@ class Endpoints:
         await self._store.write(work)
 
 
-async def _put(transaction: Transaction, endpoint: Endpoint) -> Endpoint:
+async def put_checked(transaction: Transaction, endpoint: Endpoint) -> Endpoint:
+    """Keep an endpoint whose targets can be served; check_targets says what is wrong with them."""
     await _check(transaction, endpoint)
     return await transaction.put(endpoint)
 

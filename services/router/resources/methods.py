@@ -32,6 +32,12 @@ OF_ANY_WORKER = tuple(
     for service in (OIP, REST)
     for method in ("ServerLive", "ServerReady", "ServerMetadata")
 )
+# Triton's repository is the registry's, unlike the other methods of these services.
+OF_REPOSITORY = tuple(
+    f"/{service}/{method}"
+    for service in (OIP, REST)
+    for method in ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
+)
 OF_ANY_WORKER_PREFIX = "/grpc.health.v1.Health/"
 OF_REGISTRY_PREFIX = "/inferplane.registry.v1."
 # The router also answers reflection, for all that the edge serves.

@@ -108,7 +108,10 @@ def _endpoint_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any
 
 @lru_cache(_CACHED)
 def _stream_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
-    """Where a stream of calls goes: as long as it lasts, to one worker, neither tried twice nor mirrored."""
+    """Where a stream of calls goes: as long as it lasts, to one worker, neither tried twice nor mirrored.
+
+    A client's deadline is the worker's to keep: Envoy would end a stream that has begun with a reset, not a status.
+    """
     route = _route_to(endpoint, pinned)
     _let_last(route.route, idle_seconds=_IDLE_STREAM_SECONDS)
     return route
@@ -191,6 +194,7 @@ def _by_path() -> Any:
     exact |= {methods.path(m): _unless_named() for m in methods.OF_ENDPOINT_OR_ANY_WORKER}
     exact |= {path: _on_match(_any_worker_route()) for path in methods.OF_ANY_WORKER}
     exact |= {path: _on_match(_management_route(edge.DISCOVERY)) for path in methods.OF_DISCOVERY}
+    exact |= {path: _on_match(_management_route(edge.REGISTRY)) for path in methods.OF_REPOSITORY}
     prefixes = {
         methods.OF_REGISTRY_PREFIX: _on_match(_management_route(edge.REGISTRY)),
         methods.OF_ANY_WORKER_PREFIX: _on_match(_management_route(edge.ANY_WORKER)),
@@ -270,16 +274,16 @@ def _management_route(cluster: str) -> Any:
     """Watches and uploads last as long as they last, and are not tried twice."""
     route = Route(match={"prefix": "/"}, route={"cluster": cluster})
     _let_last(route.route, idle_seconds=0)
+    route.route.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(0))
     return route
 
 
 def _let_last(action: Any, idle_seconds: float) -> None:
-    """No timeout but the client's own; `idle_seconds` 0: nor for silence."""
+    """No timeout; `idle_seconds` 0: nor for silence."""
     for_ever = _duration(0)
     action.timeout.CopyFrom(for_ever)
     action.idle_timeout.CopyFrom(_duration(idle_seconds))
     action.max_stream_duration.max_stream_duration.CopyFrom(for_ever)
-    action.max_stream_duration.grpc_timeout_header_max.CopyFrom(for_ever)
 
 
 def _refusal(status: int, text: str) -> Any:

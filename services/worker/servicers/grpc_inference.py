@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 from inference import open_inference_pb2 as oip
 from inference import open_inference_pb2_grpc
 
-from services.rpc.errors import UnavailableError, UnimplementedError
+from services.rpc.errors import UnavailableError
 from services.worker.servicers import grpc_messages, grpcio_stream, statistics_report
 from services.worker.servicers.answer_source import AnswerSource as AnswerSource
 from services.worker.servicers.call import Context, asked, deadline
+from services.worker.servicers.elsewhere import of_registry
 
 NAME = "inferplane"
-EXTENSIONS = ("binary_tensor_data", "statistics", "schedule_policy")
+EXTENSIONS = ("binary_tensor_data", "statistics", "schedule_policy", "model_repository")
 
 
 class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
@@ -92,25 +93,16 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
         self, request: oip.RepositoryIndexRequest, context: Context
     ) -> oip.RepositoryIndexResponse:
         """The registry's answer, not a worker's."""
-        raise _of_registry("RepositoryIndex")
+        raise of_registry("RepositoryIndex")
 
     async def RepositoryModelLoad(
         self, request: oip.RepositoryModelLoadRequest, context: Context
     ) -> oip.RepositoryModelLoadResponse:
         """The registry's answer, not a worker's."""
-        raise _of_registry("RepositoryModelLoad")
+        raise of_registry("RepositoryModelLoad")
 
     async def RepositoryModelUnload(
         self, request: oip.RepositoryModelUnloadRequest, context: Context
     ) -> oip.RepositoryModelUnloadResponse:
         """The registry's answer, not a worker's."""
-        raise _of_registry("RepositoryModelUnload")
-
-
-def _of_registry(method: str) -> UnimplementedError:
-    return UnimplementedError(
-        f"{method}: a worker loads what the registry places; call it at the edge, where the"
-        " registry answers",
-        reason="NOT_A_WORKERS_METHOD",
-        metadata={"method": method},
-    )
+        raise of_registry("RepositoryModelUnload")

@@ -1,5 +1,6 @@
 """The Open Inference Protocol over REST: HTTP bodies in and out, as Envoy's transcoder carries them."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -13,7 +14,8 @@ from services.worker.domain import rest_request, rest_response
 from services.worker.domain.infer_request import InferRequest, read_inputs, read_outputs
 from services.worker.domain.rest_response import Answered
 from services.worker.servicers import grpc_messages, statistics_report
-from services.worker.servicers.call import Context, asked, deadline, header
+from services.worker.servicers.call import Context, asked, deadline, header, tenant
+from services.worker.servicers.elsewhere import of_registry
 from services.worker.servicers.grpc_inference import EXTENSIONS, NAME, AnswerSource
 
 
@@ -76,19 +78,44 @@ class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
                 source.max_message_bytes,
             )
             asked_for = rest_request.parse(body, header(context, rest_request.LENGTH_HEADER))
+            options = asked_for.options
+            if rest_request.forbids_storing(header(context, "cache-control")):
+                options = replace(options, no_store=True)
             checked = InferRequest(
                 read_inputs(spec.signature, asked_for.inputs, source.max_message_bytes),
                 read_outputs(spec.signature, asked_for.outputs),
+                options,
+                grpc_messages.facts_for(spec, options),
+                tenant(context),
             )
             outputs = await version.infer(checked, deadline(context))
             source.check_size(sum(array.nbytes for array in outputs.values()))
-            answered = Answered(request.model_name, spec.name.version)
+            said = checked.facts.parameters() if checked.facts is not None else {}
+            answered = Answered(request.model_name, spec.name.version, said)
             answer = rest_response.write(answered, asked_for, spec.signature, outputs)
             source.check_size(len(answer.body))
         if answer.json_length is not None:
             length = str(answer.json_length)
             await context.send_initial_metadata(((rest_request.LENGTH_HEADER, length),))
         return HttpBody(content_type=answer.content_type, data=answer.body)
+
+    async def RepositoryIndex(
+        self, request: rest.RepositoryIndexRequest, context: Context
+    ) -> HttpBody:
+        """The registry's answer, not a worker's."""
+        raise of_registry("RepositoryIndex")
+
+    async def RepositoryModelLoad(
+        self, request: rest.RepositoryModelLoadRequest, context: Context
+    ) -> HttpBody:
+        """The registry's answer, not a worker's."""
+        raise of_registry("RepositoryModelLoad")
+
+    async def RepositoryModelUnload(
+        self, request: rest.RepositoryModelUnloadRequest, context: Context
+    ) -> HttpBody:
+        """The registry's answer, not a worker's."""
+        raise of_registry("RepositoryModelUnload")
 
 
 def _json(said: dict[str, Any]) -> HttpBody:

@@ -40,8 +40,10 @@ class EchoWorker:
 
     async def start(self, *versions: str) -> "EchoWorker":
         self.server = RpcServer(address=self.address, max_message_bytes=MAX_MESSAGE_BYTES)
-        add_GRPCInferenceServiceServicer_to_server(_Oip(self), self.server.grpc)
-        add_RestInferenceServiceServicer_to_server(_Rest(self), self.server.grpc)
+        # The repository's methods, which are the registry's, stay as the generated classes have them.
+        by_grpc, by_rest = _Oip(self), _Rest(self)  # type: ignore[abstract]
+        add_GRPCInferenceServiceServicer_to_server(by_grpc, self.server.grpc)
+        add_RestInferenceServiceServicer_to_server(by_rest, self.server.grpc)
         self.address = await self.server.start(
             ["inference.GRPCInferenceService", "inferplane.oip.v1.RestInferenceService"]
         )
