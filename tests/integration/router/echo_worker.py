@@ -111,6 +111,15 @@ class _Oip(GRPCInferenceServiceServicer):
         response.parameters["bytes"].int64_param = sum(map(len, request.raw_input_contents))
         return response
 
+    async def ModelStreamInfer(self, requests: Any, context: Any) -> Any:
+        headers = await self._worker.note(context)
+        async for request in requests:
+            response = oip.ModelInferResponse(model_name=request.model_name, id=request.id)
+            response.model_version = headers.get("x-inferplane-version", "")
+            response.parameters["worker"].string_param = self._worker.name
+            response.parameters["endpoint"].string_param = headers.get("x-inferplane-endpoint", "")
+            yield oip.ModelStreamInferResponse(infer_response=response)
+
 
 class _Rest(RestInferenceServiceServicer):
     def __init__(self, worker: EchoWorker) -> None:

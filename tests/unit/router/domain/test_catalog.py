@@ -1,6 +1,12 @@
 """The catalog: changes, initial states, restarts."""
 
-from services.router.domain.catalog import AliasChange, Catalog, CatalogUpdate, EndpointChange
+from services.router.domain.catalog import (
+    AliasChange,
+    Catalog,
+    CatalogUpdate,
+    EndpointChange,
+    VersionChange,
+)
 from services.router.domain.topology import Endpoint, Target
 from services.rpc.names import AliasName, EndpointName, VersionName
 
@@ -40,3 +46,14 @@ def test_changes_and_deletions() -> None:
     gone = (AliasChange(ALIAS, None), EndpointChange(E1.name, None))
     catalog.apply(CatalogUpdate(changes=gone, synced=True))
     assert catalog.aliases == {}
+
+
+def test_versions_with_state_are_known_until_they_are_gone() -> None:
+    """A deleted version keeps no state, and a new initial state replaces what was known."""
+    catalog = Catalog()
+    both = (VersionChange(V1, True), VersionChange(V2, True))
+    catalog.apply(CatalogUpdate(changes=both, synced=True, restart=True))
+    catalog.apply(CatalogUpdate(changes=(VersionChange(V1, False),), synced=True))
+    assert catalog.stateful == {V2}
+    catalog.apply(CatalogUpdate(changes=(VersionChange(V1, True),), synced=True, restart=True))
+    assert catalog.stateful == {V1}

@@ -142,6 +142,39 @@ def test_no_retries_means_no_policy() -> None:
     assert routes_of(build())["digits@"].route.retry_policy.num_retries.value == 2
 
 
+def test_streams_last_and_are_neither_tried_twice_nor_mirrored() -> None:
+    """Each key has a route for streams too: the same split, no timeout but that of an hour's silence."""
+    snapshot = build(mirror=Mirror(V2, 5), timeout=1.0)
+    plain, streams = routes_of(snapshot), routes_of(snapshot, streams=True)
+    assert plain.keys() == streams.keys()
+    action = streams["digits@"].route
+    assert action.weighted_clusters == plain["digits@"].route.weighted_clusters
+    assert not action.HasField("retry_policy")
+    assert not action.request_mirror_policies
+    assert action.timeout.ToNanoseconds() == 0
+    assert action.max_stream_duration.max_stream_duration.ToNanoseconds() == 0
+    assert action.idle_timeout.seconds == 3600
+
+
+def test_a_version_with_state_gets_each_sequence_on_one_worker() -> None:
+    """Maglev by the header, one version of the split, and no retry of what a worker may have begun."""
+    endpoint = Endpoint(
+        name=EndpointName("digits"), targets=(Target(V1, 1), Target(V2, 1)), sticky_header="x-user"
+    )
+    snapshot = Snapshot.build(ResourceBuilder(EDGE).build(route([endpoint], {}, [], {V2})))
+    action = routes_of(snapshot)["digits@"].route
+    assert action.weighted_clusters.use_hash_policy.value
+    assert [(p.header.header_name, p.terminal) for p in action.hash_policy] == [
+        ("x-sequence-id", True),
+        ("x-user", False),
+    ]
+    assert "reset" not in action.retry_policy.retry_on
+    assert cluster_of(snapshot, str(V1)).lb_policy == Cluster.LEAST_REQUEST
+    assert cluster_of(snapshot, str(V2)).lb_policy == Cluster.MAGLEV
+    pinned = routes_of(snapshot)["digits@2"].route
+    assert [p.header.header_name for p in pinned.hash_policy] == ["x-sequence-id"]
+
+
 def test_traffic_never_changes_the_listener() -> None:
     """Endpoints, workers, splits: the listener's version stays."""
     empty = Snapshot.build(ResourceBuilder(EDGE).build(Topology()))
