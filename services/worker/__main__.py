@@ -6,6 +6,7 @@ import secrets
 import sys
 import time
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import NoReturn
 
 import prometheus_client
@@ -14,14 +15,17 @@ import uvloop
 
 from services.rpc import channel, server, settings, telemetry
 from services.rpc.names import WorkerName
+from services.worker.adapters import machine
 from services.worker.adapters.artifact_cache import DiskArtifactCache
 from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
 from services.worker.adapters.discovery_client import DiscoveryRegistration, Identity
 from services.worker.adapters.machine_memory import bytes_allowed
 from services.worker.adapters.metrics import PrometheusMeter
 from services.worker.adapters.onnx_session import OnnxSessionLoader
+from services.worker.adapters.probe_cache import CachedProbe
 from services.worker.adapters.registry_client import RegistryAssignments, RegistryFiles
 from services.worker.adapters.runtime_memory import RuntimeMemory
+from services.worker.adapters.tuning_client import RegistryTunings
 from services.worker.drivers.assignments import AssignmentFollower
 from services.worker.drivers.upkeep import Upkeep
 from services.worker.drivers.version_runner import RunnerDefaults, RunnerParts
@@ -37,6 +41,15 @@ _QUIET_SECONDS = 0.5  # silence after which no route leads here any more
 _LAST_GRACE = 1.0  # seconds for calls that still run when the grace time is over
 
 
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where versions come from, and what is known of them."""
+
+    cache: DiskArtifactCache
+    probe: CachedProbe
+    tunings: RegistryTunings
+
+
 async def serve(config: WorkerSettings) -> None:
     """Start, serve until SIGTERM or SIGINT, drain, stop."""
     stop = server.stop_requested()
@@ -50,9 +63,15 @@ async def serve(config: WorkerSettings) -> None:
         rpc = listening(config)
         worker = Worker(lease_seconds=config.lease_seconds, health=rpc)
         folder = config.state_dir / "cache"
-        cache = DiskArtifactCache(folder, RegistryFiles(registry), config.cache_bytes, name.worker)
+        probe = _probe(config, name)
+        stack.callback(probe.close)
         memory = RuntimeMemory(config.run_memory_bytes or bytes_allowed() * 3 // 4)
-        roster = worker.furnish(_parts(config, worker, rpc, cache, memory))
+        sources = _Sources(
+            DiskArtifactCache(folder, RegistryFiles(registry), config.cache_bytes, name.worker),
+            probe,
+            RegistryTunings(registry),
+        )
+        roster = worker.furnish(_parts(config, worker, rpc, sources, memory))
         rpc.serve(AnswerSource(roster, worker.is_ready, RELEASE, config.max_message_bytes))
         identity = _identity(config, name, await rpc.start())
         stack.push_async_callback(rpc.stop, _LAST_GRACE)
@@ -78,12 +97,12 @@ def _parts(
     config: WorkerSettings,
     worker: Worker,
     rpc: Listening,
-    cache: DiskArtifactCache,
+    sources: _Sources,
     memory: RuntimeMemory,
 ) -> RunnerParts:
     return RunnerParts(
-        cache=cache,
-        probe=_probe(config),
+        cache=sources.cache,
+        probe=sources.probe,
         loader=OnnxSessionLoader(
             intra_op_threads=config.intra_op_threads,
             execution_providers=config.execution_providers,
@@ -108,17 +127,17 @@ def _parts(
     )
 
 
-def _probe(config: WorkerSettings) -> ChildProbe:
-    return ChildProbe(
-        ProbeBounds(
-            intra_op_threads=config.intra_op_threads,
-            execution_providers=config.execution_providers,
-            max_batch_size=config.max_batch_size,
-            memory_bytes=config.load_memory_bytes,
-            seconds=config.load_timeout_seconds,
-            tune_seconds=config.tune_seconds,
-        )
+def _probe(config: WorkerSettings, name: WorkerName) -> CachedProbe:
+    bounds = ProbeBounds(
+        intra_op_threads=config.intra_op_threads,
+        execution_providers=config.execution_providers,
+        max_batch_size=config.max_batch_size,
+        memory_bytes=config.load_memory_bytes,
+        seconds=config.load_timeout_seconds,
+        tune_seconds=config.tune_seconds,
     )
+    place, facts = config.state_dir / "cache" / "probes", f"{machine.fingerprint()}, {bounds}"
+    return CachedProbe(ChildProbe(bounds), place, facts, name.worker)
 
 
 def _identity(config: WorkerSettings, name: WorkerName, address: str) -> Identity:

@@ -18,6 +18,11 @@ class FileLock:
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._file, fcntl.LOCK_SH)
 
+    def alone(self) -> None:
+        """Hold it alone; blocks while anybody else has it."""
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
     def try_alone(self) -> bool:
         """Hold it alone if nobody else has it."""
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from services.rpc.names import VersionName
-from services.worker.domain.assignment import ChangeBatch
+from services.worker.domain.assignment import ChangeBatch, Tuning
 
 
 class RevisionUnavailableError(Exception):
@@ -31,4 +31,12 @@ class FileSource(Protocol):
 
     def download(self, version: VersionName, path: str, offset: int) -> AsyncIterator[bytes]:
         """Chunks from `offset` to the end. Raises ConnectionLostError (resume later) and LoadError (hopeless)."""
+        ...
+
+
+class TuningStore(Protocol):
+    """What measuring found, kept with versions."""
+
+    async def keep(self, version: VersionName, tuning: Tuning) -> None:
+        """Keep it unless another worker's is kept already. Raises ConnectionLostError."""
         ...
