@@ -16,6 +16,7 @@ from services.worker.domain.contents import Contents, shown
 from services.worker.domain.infer_request import GivenTensor
 from services.worker.domain.json_contents import JsonContents
 from services.worker.domain.raw_contents import RawContents
+from services.worker.domain.request_options import PLAIN, RequestOptions, read_options
 
 LENGTH_HEADER = "inference-header-content-length"
 _BODY = "http_body"
@@ -33,6 +34,7 @@ class RestRequest:
     outputs: Sequence[str]  # names; empty: all
     binary_outputs: Mapping[str, bool]  # for those that say it themselves
     binary_by_default: bool
+    options: RequestOptions = PLAIN
 
     def wants_binary(self, output: str) -> bool:
         """Whether this output goes as bytes after the JSON."""
@@ -61,6 +63,12 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     if not inflater.eof:
         raise InvalidArgumentError.of_field(_BODY, f"{encoding} data that ends too early")
     return data
+
+
+def forbids_storing(cache_control: str | None) -> bool:
+    """Whether `Cache-Control` has `no-store` (RFC 9111, 5.2.1.5)."""
+    directives = (cache_control or "").lower().split(",")
+    return any(directive.strip() == "no-store" for directive in directives)
 
 
 def parse(body: bytes, json_length: str | None) -> RestRequest:
@@ -155,7 +163,15 @@ class _Reader:
             outputs=[name for name, _ in outputs],
             binary_outputs={name: binary for name, binary in outputs if binary is not None},
             binary_by_default=self._flag(parameters, "binary_data_output", "parameters") or False,
+            options=self._options(parameters),
         )
+
+    def _options(self, parameters: Mapping[str, Any]) -> RequestOptions:
+        try:
+            return read_options(parameters)
+        except InvalidArgumentError as error:
+            self.violations += error.violations
+            return PLAIN
 
     def _input(self, field: str, tensor: Any) -> GivenTensor | None:
         before = len(self.violations)

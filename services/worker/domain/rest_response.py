@@ -1,7 +1,7 @@
 """The REST body of an answer: JSON, and after it the bytes of outputs that are wanted as binary data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -33,6 +33,7 @@ class Answered:
 
     model_name: str  # as the client called it
     model_version: str  # that computed
+    parameters: Mapping[str, bool | int] = field(default_factory=dict)
 
 
 def write(
@@ -55,6 +56,8 @@ def write(
         "model_version": answered.model_version,
         "outputs": tensors,
     }
+    if answered.parameters:
+        said["parameters"] = answered.parameters
     if request.id is not None:
         said["id"] = request.id
     text = orjson.dumps(said, option=orjson.OPT_SERIALIZE_NUMPY)

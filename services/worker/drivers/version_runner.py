@@ -13,55 +13,22 @@ from services.worker.domain import example
 from services.worker.domain.assignment import Assignment, VersionSpec
 from services.worker.domain.batch import BatchLimits, BatchQueue
 from services.worker.domain.load_state import Life, LoadError, LoadState
+from services.worker.domain.response_cache import ResponseCache
 from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.batcher import Batcher, Model
+from services.worker.drivers.cache_gate import CacheGate
 from services.worker.drivers.open_streams import OpenStreams
 from services.worker.drivers.served_version import ServedVersion
 from services.worker.drivers.traffic import Traffic
 from services.worker.drivers.version_meter import VersionMeter
 from services.worker.ports.cache import ArtifactCache
 from services.worker.ports.discovery import VersionReport
+from services.worker.ports.gate import Gate
 from services.worker.ports.health import Health
 from services.worker.ports.meter import Meter
 from services.worker.ports.session import Probe, ProbeReport, Session, SessionLoader
 
 _log = structlog.get_logger(__name__)
-
-_BATCHES_QUEUED = 4  # fit in any queue, however large a version's batches are
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerDefaults:
-    """Settings that versions fall back to, and bounds for all of them."""
-
-    max_batch_size: int
-    max_queued_rows: int
-    max_queued_bytes: int
-    concurrent_runs: int  # of a version that is not batched
-    drain_seconds: float
-    stall_seconds: float = 10.0  # a run may last so long however short others were
-    quiet_seconds: float = 0.5  # silence after which nobody routes here any more
-    longest_backoff: float = 60.0  # seconds between attempts to load
-    look_seconds: float = 0.5  # between looks at whether a run is stuck
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerParts:
-    """What every version's runner works with."""
-
-    cache: ArtifactCache
-    probe: Probe
-    loader: SessionLoader
-    meter: Meter
-    health: Health
-    traffic: Traffic  # of the whole worker
-    loads: asyncio.Semaphore  # versions that load at once
-    changed: Callable[[], None]  # a state changed: discovery is to be told
-    announced: Callable[[], Awaitable[None]]  # done once discovery knows the states as of now
-    delivered: Callable[[], None]  # a batch's callers have been told: their answers may be written
-    defaults: RunnerDefaults
-    streams: OpenStreams = field(default_factory=OpenStreams)  # of the whole worker
-
 
 class VersionRunner:
     """Owns one version on this worker; `run` ends when the version is gone."""
@@ -74,6 +41,8 @@ class VersionRunner:
         self._parts = parts
         self._released = asyncio.Event()
         self._again = asyncio.Event()
+        self._loader = VersionLoader(parts, self.statistics, self._to)
+        self.execution: Execution | None = None  # how it is run, once it is loaded
         self._kept = AsyncExitStack()  # the hold on the cached files, until the version is gone
 
     @property
@@ -198,50 +167,10 @@ class VersionRunner:
         raise AssertionError("attempts have no end")
 
     async def _load(self) -> ServedVersion:
-        spec = self.spec
-        if spec.unsupported:
-            raise LoadError(spec.unsupported)
-        async with self._parts.loads:
-            self._to(LoadState.PULLING)
-            async with AsyncExitStack() as stack:
-                folder = await stack.enter_async_context(self._parts.cache.hold(spec))
-                self._to(LoadState.LOADING)
-                report = await self._parts.probe.examine(spec, folder)
-                session = await asyncio.to_thread(self._parts.loader.load, spec, folder)
-                self._to(LoadState.WARMING)
-                await asyncio.to_thread(_warm, spec, session)
-                self._kept = stack.pop_all()
-        return self._make_served(session, report)
-
-    def _make_served(self, session: Session, report: ProbeReport) -> ServedVersion:
-        spec, defaults = self.spec, self._parts.defaults
-        max_rows = spec.settings.max_batch_size or defaults.max_batch_size
-        batched = report.batchable and max_rows > 1
-        why_not = report.batching_reason or ("" if batched else "max_batch_size is 1")
-        _log.info(
-            "version ready",
-            version=str(spec.name),
-            max_batch_size=max_rows if batched else 1,
-            **({"batching_off": why_not} if why_not else {}),
-        )
-        queue = BatchQueue(
-            BatchLimits(
-                max_rows=max_rows,
-                max_delay=spec.settings.max_queue_delay if batched else 0.0,
-                max_queued_rows=max(defaults.max_queued_rows, _BATCHES_QUEUED * max_rows),
-                max_queued_bytes=defaults.max_queued_bytes,
-            )
-        )
-        meter = VersionMeter(self.statistics)
-        meter.watch_queue(lambda: queue.rows, lambda: len(queue))
-        self._parts.meter.show(spec.name, self.statistics)
-        runners = 1 if batched else defaults.concurrent_runs
-        # Without batching the rows of a request are not counted.
-        steady = report.steady and (batched or spec.signature.has_fixed_inputs)
-        model = Model(session, spec.signature, batched, runners, steady)
-        batcher = Batcher(queue, model, meter, self._parts.delivered)
-        traffic = Traffic(self._parts.traffic)
-        return ServedVersion(spec, batcher, batcher, self.statistics, traffic)
+        loaded = await self._loader.load(self.spec)
+        self._kept = loaded.kept
+        self.execution = loaded.execution
+        return loaded.served
 
     def _to(self, state: LoadState, reason: str = "") -> None:
         self._life.to(state, reason)
@@ -275,7 +204,3 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-
-def _warm(spec: VersionSpec, session: Session) -> None:
-    names = [output.name for output in spec.signature.outputs]
-    example.check_answer(spec.signature, lambda feeds: session.run(feeds, names))

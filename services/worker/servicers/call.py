@@ -9,6 +9,7 @@ from services.worker.domain.routing import Asked
 
 VERSION_HEADER = "x-inferplane-version"
 ENDPOINT_HEADER = "x-inferplane-endpoint"
+TENANT_HEADER = "x-inferplane-project"  # the edge sets it
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -31,6 +32,11 @@ def header(context: Context, name: str) -> str | None:
         if key == name:
             found = str(value)
     return found
+
+
+def tenant(context: Context) -> str:
+    """Who asks; empty: nobody in particular."""
+    return header(context, TENANT_HEADER) or ""
 
 
 def deadline(context: Context) -> float | None:

@@ -40,6 +40,7 @@ class _Carried:
                 endpoint=head.endpoint,
                 deadline=call.deadline,
                 ends_at_errors=dict(call.headers).get(_ERRORS_HEADER) == b"true",
+                tenant=head.tenant,
             ),
             self,
         )

@@ -8,7 +8,7 @@ from inference import open_inference_pb2_grpc
 from services.rpc.errors import UnavailableError
 from services.worker.servicers import grpc_messages, grpcio_stream, statistics_report
 from services.worker.servicers.answer_source import AnswerSource as AnswerSource
-from services.worker.servicers.call import Context, asked, deadline
+from services.worker.servicers.call import Context, asked, deadline, tenant
 from services.worker.servicers.elsewhere import of_registry
 
 NAME = "inferplane"
@@ -65,10 +65,12 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
         source = self._source
         version = source.roster.find(asked(context, request.model_name, request.model_version))
         with version.measured():
-            checked = grpc_messages.read(version.spec.signature, request, source.max_message_bytes)
+            checked = grpc_messages.read(
+                version.spec, request, source.max_message_bytes, tenant(context)
+            )
             outputs = await version.infer(checked, deadline(context))
             source.check_size(sum(array.nbytes for array in outputs.values()))
-            return grpc_messages.write(version.spec, request, outputs)
+            return grpc_messages.write(version.spec, request, outputs, checked.facts)
 
     async def ModelStreamInfer(
         self, request_iterator: AsyncIterator[oip.ModelInferRequest], context: Context

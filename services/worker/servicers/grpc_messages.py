@@ -15,12 +15,15 @@ from services.worker.domain.infer_request import (
     read_outputs,
 )
 from services.worker.domain.raw_contents import RawContents, to_raw
-from services.worker.domain.signature import Signature
+from services.worker.domain.request_options import PLAIN, AnswerFacts, RequestOptions, read_options
 from services.worker.domain.typed_contents import TypedContents
 
 
-def read(signature: Signature, request: oip.ModelInferRequest, max_elements: int) -> InferRequest:
+def read(
+    spec: VersionSpec, request: oip.ModelInferRequest, max_elements: int, tenant: str = ""
+) -> InferRequest:
     """The checked request. Raises InvalidArgumentError."""
+    signature = spec.signature
     if request.raw_input_contents:
         _check_raw(request)
         contents: list[Contents] = [
@@ -36,14 +39,21 @@ def read(signature: Signature, request: oip.ModelInferRequest, max_elements: int
         GivenTensor(tensor.name, tensor.datatype, tensor.shape, data)
         for tensor, data in zip(request.inputs, contents, strict=True)
     ]
+    options = read_options(_plain(request.parameters)) if request.parameters else PLAIN
     return InferRequest(
         read_inputs(signature, given, max_elements),
         read_outputs(signature, [output.name for output in request.outputs]),
+        options,
+        facts_for(spec, options),
+        tenant,
     )
 
 
 def write(
-    spec: VersionSpec, request: oip.ModelInferRequest, outputs: Mapping[str, Array]
+    spec: VersionSpec,
+    request: oip.ModelInferRequest,
+    outputs: Mapping[str, Array],
+    facts: AnswerFacts | None = None,
 ) -> oip.ModelInferResponse:
     """The answer; its data is raw whatever the request used, as clients read both and raw is smaller."""
     response = oip.ModelInferResponse(
@@ -54,6 +64,10 @@ def write(
         datatype = signature.outputs[signature.output_index[name]].datatype
         response.outputs.add(name=name, datatype=datatype.name, shape=array.shape)
         response.raw_output_contents.append(to_raw(array))
+    if facts is not None:
+        for name, value in facts.parameters().items():
+            kind = "bool_param" if isinstance(value, bool) else "int64_param"
+            setattr(response.parameters[name], kind, value)
     return response
 
 
@@ -73,6 +87,22 @@ def metadata(model_name: str, spec: VersionSpec) -> oip.ModelMetadataResponse:
             for s in spec.signature.outputs
         ],
     )
+
+
+def facts_for(spec: VersionSpec, options: RequestOptions) -> AnswerFacts | None:
+    """What is to be known of the answer: times if they are asked for, a hit where answers are kept. None: nothing."""
+    if options.timing or spec.settings.response_cache is not None:
+        return AnswerFacts(options.timing)
+    return None
+
+
+def _plain(parameters: Mapping[str, oip.InferParameter]) -> dict[str, object]:
+    """Values by name; a parameter without a value is none."""
+    return {
+        name: getattr(parameter, choice)
+        for name, parameter in parameters.items()
+        if (choice := parameter.WhichOneof("parameter_choice")) is not None
+    }
 
 
 def _fields(contents: oip.InferTensorContents) -> dict[str, Any]:

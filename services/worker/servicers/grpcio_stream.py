@@ -16,6 +16,7 @@ from services.worker.servicers.call import (
     Context,
     deadline,
     header,
+    tenant,
 )
 from services.worker.servicers.infer_stream import InferStream, StreamHead
 
@@ -98,6 +99,7 @@ def _head(context: Context) -> StreamHead:
         endpoint=header(context, ENDPOINT_HEADER) or None,
         deadline=deadline(context),
         ends_at_errors=header(context, infer_stream.ERRORS_HEADER) == "true",
+        tenant=tenant(context),
     )
 
 

@@ -38,6 +38,7 @@ class StreamHead:
     endpoint: str | None  # `x-inferplane-endpoint`
     deadline: float | None  # of the monotonic clock
     ends_at_errors: bool  # `triton_grpc_error`
+    tenant: str = ""  # `x-inferplane-project`
 
 
 class Outlet(Protocol):
@@ -208,7 +209,16 @@ class _Answered:
 class _Request:
     """One request from its admission to its answer."""
 
-    __slots__ = ("_leave", "_place", "_request", "_source", "_started", "_stream", "_version")
+    __slots__ = (
+        "_facts",
+        "_leave",
+        "_place",
+        "_request",
+        "_source",
+        "_started",
+        "_stream",
+        "_version",
+    )
 
     def __init__(
         self, stream: InferStream, request: oip.ModelInferRequest, place: Place[_Answered]
@@ -224,8 +234,9 @@ class _Request:
         self._started = version.begin()
         try:
             checked = grpc_messages.read(
-                version.spec.signature, self._request, source.max_message_bytes
+                version.spec, self._request, source.max_message_bytes, self._stream.head.tenant
             )
+            self._facts = checked.facts
             ticket = version.admit(checked, self._stream.head.deadline, self._deliver)
         except Exception as error:  # noqa: BLE001 - as in the interceptor, which unary calls pass
             self._fail(known(error, METHOD))
@@ -251,7 +262,7 @@ class _Request:
 
     def _written(self, outputs: Outputs) -> oip.ModelStreamInferResponse:
         self._source.check_size(sum(array.nbytes for array in outputs.values()))
-        response = grpc_messages.write(self._version.spec, self._request, outputs)
+        response = grpc_messages.write(self._version.spec, self._request, outputs, self._facts)
         asked = self._request.parameters
         if _ASKS_FINAL in asked and asked[_ASKS_FINAL].bool_param:
             response.parameters[_IS_FINAL].bool_param = True
