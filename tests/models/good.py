@@ -113,3 +113,17 @@ def looping(*, endless: bool) -> bytes:
     nodes.append(helper.make_node("Loop", [trips, "go", "x"], ["y"], body=body))
     initializers = [go] if endless else [go, shape]
     return model(nodes, inputs, [tensor("y", TensorProto.FLOAT, ("n",))], initializers)
+
+
+def running_sum(width: int = 2) -> bytes:
+    """Total = x + state, and the state after it is the total: a model for sequences, rows free."""
+    nodes = [
+        helper.make_node("Add", ["x", "state"], ["total"]),
+        helper.make_node("Identity", ["total"], ["state_after"]),
+    ]
+    kind, dims = TensorProto.FLOAT, ("n", width)
+    return model(
+        nodes,
+        [tensor("x", kind, dims), tensor("state", kind, dims)],
+        [tensor("total", kind, dims), tensor("state_after", kind, dims)],
+    )
