@@ -13,15 +13,20 @@ from services.registry.domain.catalog import ALL_KINDS, Record, referred_by
 from services.registry.domain.endpoint import Endpoint, PolicyInput
 from services.registry.domain.model import VersionState
 from services.registry.domain.references import check_targets
+from services.registry.domain.repository import POOL
+from services.registry.domain.worker import LoadState
 from services.registry.drivers.blob_reaper import BlobReaper
 from services.registry.drivers.endpoints import Endpoints
+from services.registry.drivers.leases import Leases
 from services.registry.drivers.lookup import resolve
 from services.registry.drivers.models import Aliases, Models
 from services.registry.drivers.placements import Placements
+from services.registry.drivers.repository import Repository, Surroundings
 from services.registry.drivers.versions import Versions
 from services.registry.ports.store import Transaction, View
 from services.rpc.errors import (
     AlreadyExistsError,
+    DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
@@ -32,7 +37,13 @@ from tests.unit.registry.manual_clock import ManualClock
 from tests.unit.registry.trusting_inspector import Trusting
 
 STEPS = 400
-FORESEEN = (AlreadyExistsError, FailedPreconditionError, InvalidArgumentError, NotFoundError)
+FORESEEN = (
+    AlreadyExistsError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+)
 Step = Callable[[], Awaitable[object]]
 
 
@@ -50,6 +61,11 @@ class Shaker:
         self._aliases = Aliases(store, clock)
         self._placements = Placements(store, clock)
         self._endpoints = Endpoints(store, clock)
+        leases = Leases(clock)
+        # A worker that has everything at once, and lets go of nothing: waiting for that ends by its bound.
+        all_ready = {f"{model}@{version}": LoadState.READY for model in "mn" for version in "123"}
+        leases.register(records.worker(pool=POOL, states=all_ready), 60)
+        self._repository = Repository(store, Surroundings(leases, clock, None), seconds=0)
 
     def _model(self) -> str:
         return self._random.choice("mn")
@@ -61,10 +77,10 @@ class Shaker:
         return AliasName(self._model(), self._random.choice("xy"))
 
     def _endpoint(self) -> EndpointName:
-        return EndpointName(self._random.choice("ef"))
+        return EndpointName(self._random.choice("em"))
 
     def _placement(self) -> PlacementName:
-        return PlacementName(self._random.choice("pq"), self._version())
+        return PlacementName(self._random.choice(["p", POOL]), self._version())
 
     def _policy(self) -> PolicyInput:
         names = [self._random.choice([self._version(), self._alias()]) for _ in range(2)]
@@ -107,6 +123,9 @@ class Shaker:
                 self._endpoint(), self._policy(), mask, etag="", allow_missing=True
             ),
             lambda: self._endpoints.delete(self._endpoint(), ""),
+            lambda: self._repository.load(ModelName(self._model()), None),
+            lambda: self._repository.load(ModelName(alias.model), self._version().version),
+            lambda: self._repository.unload(ModelName(self._model()), None),
         ]
         return self._random.choice(steps)
 
