@@ -1,7 +1,8 @@
 """How far a row of a batch may be from the same row alone: per datatype, since kernels sum in another order.
 
-A value may differ by `relative` times itself plus `of_largest` times the largest value of its output. Whole numbers,
-booleans and strings are equal or not.
+A value may differ by `relative` times itself plus `of_largest` times the largest value of its output, and by `least`
+always. Whole numbers, booleans and strings are equal or not. Double precision has room for a model that computes in
+single precision inside.
 """
 
 from dataclasses import dataclass
@@ -18,14 +19,15 @@ class Tolerance:
 
     relative: float
     of_largest: float  # of the output's largest finite value, alone
+    least: float  # what is left of numbers that should cancel out
 
 
-_EXACT = Tolerance(0.0, 0.0)
+_EXACT = Tolerance(0.0, 0.0, 0.0)
 TOLERANCES: dict[np.dtype, Tolerance] = {
-    np.dtype(np.float64): Tolerance(1e-7, 1e-9),
-    np.dtype(np.float32): Tolerance(1e-3, 1e-4),
-    np.dtype(np.float16): Tolerance(1e-2, 1e-3),
-    np.dtype(ml_dtypes.bfloat16): Tolerance(5e-2, 1e-2),
+    np.dtype(np.float64): Tolerance(1e-5, 1e-6, 1e-12),
+    np.dtype(np.float32): Tolerance(1e-3, 1e-4, 1e-7),
+    np.dtype(np.float16): Tolerance(1e-2, 1e-3, 1e-6),
+    np.dtype(ml_dtypes.bfloat16): Tolerance(5e-2, 1e-2, 1e-6),
 }
 
 
@@ -54,8 +56,9 @@ def widest_gap(alone: Array, batched: Array, largest: float) -> Gap | None:
     if alone.dtype.kind in "Obiu":
         return _first_unequal(alone, batched)
     a, b = alone.astype(np.float64), batched.astype(np.float64)
-    allowed = tolerance.relative * np.abs(a) + tolerance.of_largest * largest
     with np.errstate(invalid="ignore"):
+        allowed = tolerance.relative * np.abs(a) + tolerance.of_largest * largest
+        allowed = np.maximum(allowed, tolerance.least)
         difference = np.abs(a - b)
         is_same = (a == b) | (np.isnan(a) & np.isnan(b))
         # Whatever is not a number on one side only is beyond any bound.
