@@ -27,8 +27,8 @@ from services.worker.adapters.registry_client import RegistryAssignments, Regist
 from services.worker.adapters.runtime_memory import RuntimeMemory
 from services.worker.adapters.tuning_client import RegistryTunings
 from services.worker.drivers.assignments import AssignmentFollower
+from services.worker.drivers.runner_parts import RunnerDefaults, RunnerParts
 from services.worker.drivers.upkeep import Upkeep
-from services.worker.drivers.version_runner import RunnerDefaults, RunnerParts
 from services.worker.drivers.worker import Worker
 from services.worker.listening import Listening, listening
 from services.worker.servicers.grpc_inference import AnswerSource
@@ -120,6 +120,8 @@ def _parts(
             max_queued_rows=config.max_queue_rows,
             max_queued_bytes=config.max_queue_bytes,
             concurrent_runs=config.concurrent_runs,
+            intra_op_threads=config.intra_op_threads,
+            max_queue_seconds=config.max_queue_seconds,
             drain_seconds=config.drain_seconds,
             stall_seconds=config.stall_seconds,
             quiet_seconds=_QUIET_SECONDS,

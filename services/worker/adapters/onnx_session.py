@@ -13,6 +13,7 @@ from services.worker.adapters.runtime_memory import RuntimeMemory
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.contents import Array
 from services.worker.domain.datatype import BF16
+from services.worker.domain.instance_plan import Instance
 from services.worker.domain.load_state import LoadError
 from services.worker.domain.signature import FREE, Signature, TensorSpec, disagreements, spec_of
 
@@ -33,6 +34,7 @@ _DATATYPES = {
     "tensor(bfloat16)": "BF16",
 }
 _ONNX_BFLOAT16 = 16  # onnx.TensorProto.BFLOAT16
+_AFFINITIES = "session.intra_op_thread_affinities"
 _MOST_TEXT = 400  # characters of the runtime's own text that callers see
 
 
@@ -80,7 +82,9 @@ class OnnxSessionLoader:
         self._providers = tuple(execution_providers)
         self._memory = memory
 
-    def load(self, spec: VersionSpec, folder: Path) -> OnnxSession:
+    def load(
+        self, spec: VersionSpec, folder: Path, instance: Instance | None = None
+    ) -> OnnxSession:
         """Load the version whose verified files lie in `folder`; blocks. Raises LoadError."""
         if spec.onnx_path is None:
             raise LoadError("the artifact has no file that ends in .onnx")
@@ -92,7 +96,10 @@ class OnnxSessionLoader:
                 f"execution providers {missing} are not on this worker; it has {available}"
             )
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = spec.settings.intra_op_threads or self._threads
+        threads = instance or Instance(spec.settings.intra_op_threads or self._threads)
+        options.intra_op_num_threads = threads.intra_op_threads
+        if threads.cpus and threads.intra_op_threads > 1:
+            options.add_session_config_entry(_AFFINITIES, _affinities(threads))
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
         # Threads that spin between runs take the cores from everything else on this machine.
@@ -119,6 +126,14 @@ class OnnxSessionLoader:
         if self._memory is not None:
             self._memory.loaded(made)
         return made
+
+
+def _affinities(instance: Instance) -> str:
+    """CPUs of the threads beside the caller's, which the runtime counts from 1."""
+    cpus = instance.cpus
+    return ";".join(
+        str(cpus[thread % len(cpus)] + 1) for thread in range(1, instance.intra_op_threads)
+    )
 
 
 def _specs(kind: str, nodes: Sequence[Any]) -> tuple[TensorSpec, ...]:

@@ -1,34 +1,21 @@
 """Putting requests' arrays together row by row, and taking a batch's outputs apart again."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from services.worker.domain.batch import Waiting
 from services.worker.domain.contents import Array
-from services.worker.domain.signature import Signature
 
 
 class RowCountError(Exception):
-    """A model gave other rows than it was given: its batch cannot be split."""
+    """A model gave other rows or lengths than it was given: its batch cannot be split."""
 
 
-def group_of(feeds: Mapping[str, Array]) -> tuple[int, Hashable]:
-    """Rows of a request and its group: equal shapes of single rows. None: inputs differ in rows, compute it alone."""
-    shapes = [array.shape for array in feeds.values()]
-    rows = shapes[0][0]
-    if any(shape[0] != rows for shape in shapes):
-        return 1, None
-    return rows, tuple(shape[1:] for shape in shapes)
-
-
-def join(batch: Sequence[Waiting]) -> Mapping[str, Array]:
+def join(requests: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:
     """Inputs of all requests below each other."""
-    if len(batch) == 1:
-        return batch[0].feeds
-    return {
-        name: np.concatenate([request.feeds[name] for request in batch]) for name in batch[0].feeds
-    }
+    if len(requests) == 1:
+        return requests[0]
+    return {name: np.concatenate([feeds[name] for feeds in requests]) for name in requests[0]}
 
 
 def chunks(feeds: Mapping[str, Array], rows: int, max_rows: int) -> list[Mapping[str, Array]]:
@@ -48,24 +35,21 @@ def join_outputs(pieces: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
-def split(outputs: Mapping[str, Array], batch: Sequence[Waiting]) -> list[dict[str, Array]]:
-    """Each request's own rows of the outputs that it wants, in order. Raises RowCountError."""
-    rows = sum(request.rows for request in batch)
+def check_rows(outputs: Mapping[str, Array], rows: int) -> None:
+    """Raise RowCountError unless every output has so many rows."""
     for name, array in outputs.items():
         if array.ndim == 0 or array.shape[0] != rows:
             raise RowCountError(f"output {name!r} has shape {list(array.shape)} for {rows} rows")
-    answers = []
+
+
+def split(
+    outputs: Mapping[str, Array], rows: Sequence[int], names: Sequence[Sequence[str]]
+) -> list[Mapping[str, Array]]:
+    """Each request's own rows of the outputs that it wants, in order; `check_rows` has passed."""
+    answers: list[Mapping[str, Array]] = []
     start = 0
-    for request in batch:
-        end = start + request.rows
-        answers.append({name: outputs[name][start:end] for name in request.outputs})
+    for count, wanted in zip(rows, names, strict=True):
+        end = start + count
+        answers.append({name: outputs[name][start:end] for name in wanted})
         start = end
     return answers
-
-
-def wanted_outputs(signature: Signature, batch: Sequence[Waiting]) -> tuple[str, ...]:
-    """The outputs that at least one request wants, in the model's order."""
-    if len(batch) == 1:
-        return batch[0].outputs
-    names = {name for request in batch for name in request.outputs}
-    return tuple(spec.name for spec in signature.outputs if spec.name in names)

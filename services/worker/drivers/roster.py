@@ -17,8 +17,9 @@ from services.worker.domain.routing import (
     not_ready,
 )
 from services.worker.drivers.open_streams import OpenStreams
+from services.worker.drivers.runner_parts import RunnerParts
 from services.worker.drivers.served_version import ServedVersion
-from services.worker.drivers.version_runner import RunnerParts, VersionRunner
+from services.worker.drivers.version_runner import VersionRunner
 from services.worker.ports.discovery import VersionReport
 
 _log = structlog.get_logger(__name__)

@@ -1,34 +1,24 @@
 """One assigned version from pull to unload: carries it through its states, again and again until it is READY."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 import tenacity
 
-from services.worker.domain import example
 from services.worker.domain.assignment import Assignment, VersionSpec
-from services.worker.domain.batch import BatchLimits, BatchQueue
+from services.worker.domain.execution import Execution
 from services.worker.domain.load_state import Life, LoadError, LoadState
-from services.worker.domain.response_cache import ResponseCache
 from services.worker.domain.statistics import VersionStatistics
-from services.worker.drivers.batcher import Batcher, Model
-from services.worker.drivers.cache_gate import CacheGate
-from services.worker.drivers.open_streams import OpenStreams
+from services.worker.drivers.runner_parts import RunnerParts
 from services.worker.drivers.served_version import ServedVersion
-from services.worker.drivers.traffic import Traffic
-from services.worker.drivers.version_meter import VersionMeter
-from services.worker.ports.cache import ArtifactCache
+from services.worker.drivers.version_loader import VersionLoader
 from services.worker.ports.discovery import VersionReport
-from services.worker.ports.gate import Gate
-from services.worker.ports.health import Health
-from services.worker.ports.meter import Meter
-from services.worker.ports.session import Probe, ProbeReport, Session, SessionLoader
 
 _log = structlog.get_logger(__name__)
+
 
 class VersionRunner:
     """Owns one version on this worker; `run` ends when the version is gone."""
@@ -203,4 +193,3 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-

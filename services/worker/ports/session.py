@@ -7,6 +7,7 @@ from typing import Protocol
 
 from services.worker.domain.assignment import Tuning, VersionSpec
 from services.worker.domain.contents import Array
+from services.worker.domain.instance_plan import Instance
 
 
 class Session(Protocol):
@@ -23,8 +24,11 @@ class Session(Protocol):
 class SessionLoader(Protocol):
     """Makes sessions in this process."""
 
-    def load(self, spec: VersionSpec, folder: Path) -> Session:
-        """Load the version whose verified files lie in `folder`; blocks. Raises LoadError."""
+    def load(self, spec: VersionSpec, folder: Path, instance: Instance | None = None) -> Session:
+        """Load the version whose verified files lie in `folder`; blocks. Raises LoadError.
+
+        `instance` says which threads are its; None: those that the version's settings say.
+        """
         ...
 
 

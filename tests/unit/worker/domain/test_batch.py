@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.rpc.errors import ResourceExhaustedError
-from services.worker.domain.batch import BatchLimits, BatchQueue, Waiting
+from services.worker.domain.batch import BatchLimits, BatchQueue, Taken, Terms, Waiting
 
 
 def queue(max_rows: int = 4, delay: float = 0.0, rows: int = 100, size: int = 1000) -> BatchQueue:
@@ -25,9 +25,8 @@ def request(
     deadline: float | None = None,
     size: int = 1,
 ) -> Waiting:
-    return Waiting(
-        feeds={}, outputs=(), rows=rows, size=size, group=group, arrived=at, deadline=deadline
-    )
+    terms = Terms(outputs=(), rows=rows, size=size, group=group)
+    return Waiting(terms, {}, at, deadline)
 
 
 def admitted(q: BatchQueue, *requests: Waiting) -> list[Waiting]:
@@ -39,30 +38,30 @@ def admitted(q: BatchQueue, *requests: Waiting) -> list[Waiting]:
 
 def test_an_empty_queue_is_never_due() -> None:
     """Nothing waits, so nobody is woken."""
-    assert queue().due() is None
+    assert queue().due(0.0, 0) is None
 
 
 def test_without_delay_what_waits_is_due_at_once() -> None:
     """A free session takes what is there."""
     q = queue()
     admitted(q, request(at=7.0))
-    assert q.due() == 7.0
+    assert q.due(1.0, 1) == 7.0
 
 
 def test_the_window_opens_with_the_first_and_its_deadline_is_fixed() -> None:
     """Later arrivals do not push the deadline."""
     q = queue(delay=0.5)
     admitted(q, request(at=1.0), request(at=1.4))
-    assert q.due() == 1.5
+    assert q.due(1.0, 1) == 1.5
 
 
 def test_a_full_batch_does_not_wait_for_its_window() -> None:
     """Enough rows of the first request's group end the window."""
     q = queue(max_rows=3, delay=9.0)
     admitted(q, request(2, at=1.0), request(5, at=1.1, group="other"))
-    assert q.due() == 10.0
+    assert q.due(1.0, 1) == 10.0
     admitted(q, request(1, at=1.2))
-    assert q.due() == 1.0
+    assert q.due(1.0, 1) == 1.0
 
 
 def test_rows_are_counted_not_requests() -> None:
@@ -86,7 +85,7 @@ def test_a_request_without_group_goes_alone_and_at_once() -> None:
     """Nothing can join it, so it does not wait for company."""
     q = queue(delay=5.0)
     a, b = admitted(q, request(group=None, at=1.0), request(group=None, at=2.0))
-    assert q.due() == 1.0
+    assert q.due(1.0, 1) == 1.0
     assert q.take(1.0).batch == [a]
     assert q.take(1.0).batch == [b]
 
@@ -132,7 +131,7 @@ def test_a_full_queue_refuses_at_once(limits: dict[str, int], more: Waiting, uni
     """The refusal names the limit and when to come back; nothing is changed by it."""
     q = queue(**limits)
     admitted(q, request(3))
-    q.note_run(1, 0.2)
+    q.note_run(Taken([], [], 1), 0.2, 0.0)
     with pytest.raises(ResourceExhaustedError) as caught:
         q.admit(more)
     assert caught.value.reason == "QUEUE_FULL"
@@ -160,7 +159,7 @@ def test_take_all_empties() -> None:
     q = queue()
     everything = admitted(q, request(), request(group="h"), request(0))
     assert q.take_all() == everything
-    assert q.due() is None
+    assert q.due(0.0, 0) is None
     q.check()
 
 
@@ -195,7 +194,7 @@ def test_every_admitted_request_leaves_exactly_once(
         elif act == "take":
             taken = q.take(now)
             assert sum(r.rows for r in taken.batch) <= 4 or len(taken.batch) == 1
-            assert len({r.group for r in taken.batch}) <= 1
+            assert len({r.terms.group for r in taken.batch}) <= 1
             gone += [*taken.batch, *taken.late]
         elif inside and q.leave(inside[rows % len(inside)]):
             gone.append(inside[rows % len(inside)])

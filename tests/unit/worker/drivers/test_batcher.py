@@ -12,11 +12,12 @@ import pytest
 
 from services.rpc.errors import (
     DeadlineExceededError,
+    InferplaneError,
     InvalidArgumentError,
     ResourceExhaustedError,
     UnavailableError,
 )
-from services.worker.domain.batch import BatchLimits, BatchQueue
+from services.worker.domain.batch import Answer, BatchLimits, BatchQueue
 from services.worker.domain.computed_batch import ComputedBatch
 from services.worker.domain.contents import Array
 from services.worker.domain.infer_request import InferRequest
@@ -80,6 +81,31 @@ def asked(*x: float, outputs: tuple[str, ...] = ("y", "z")) -> InferRequest:
     return InferRequest({"x": np.array(x, np.float32)}, outputs)
 
 
+def model(session: ScriptedSession, *, batched: bool = True, steady: bool = True) -> Model:
+    return Model(
+        sessions=[session], signature=SIGNATURE, batched=batched, steady=steady, max_rows=4
+    )
+
+
+async def submit(
+    made: Batcher, request: InferRequest, deadline: float | None
+) -> Mapping[str, Array]:
+    """The answer of one request, as its caller waits for it."""
+    answered: asyncio.Future[Mapping[str, Array]] = asyncio.get_running_loop().create_future()
+
+    def deliver(answer: Answer) -> None:
+        if isinstance(answer, InferplaneError):
+            answered.set_exception(answer)
+        else:
+            answered.set_result(answer)
+
+    waiting = made.admit(request, deadline, deliver)
+    try:
+        return await answered
+    finally:
+        made.leave(waiting)
+
+
 @asynccontextmanager
 async def batcher(
     session: ScriptedSession,
@@ -90,7 +116,7 @@ async def batcher(
     steady: bool = True,
 ) -> AsyncIterator[Batcher]:
     queue = BatchQueue(BatchLimits(max_rows=4, max_queued_rows=rows, max_queued_bytes=1 << 20))
-    made = Batcher(queue, Model(session, SIGNATURE, batched, 1, steady), meter or Meter())
+    made = Batcher(queue, model(session, batched=batched, steady=steady), meter or Meter())
     running = asyncio.create_task(made.run())
     try:
         yield made
@@ -104,7 +130,7 @@ async def batcher(
 async def hold(session: ScriptedSession, made: Batcher) -> "asyncio.Task[Mapping[str, Array]]":
     """One request computes and is held, so that others gather behind it."""
     session.go.clear()
-    first = asyncio.create_task(made.submit(asked(100), None))
+    first = asyncio.create_task(submit(made, asked(100), None))
     assert await asyncio.to_thread(session.started.acquire, timeout=10)
     return first
 
@@ -113,7 +139,7 @@ async def gathered(
     made: Batcher, *requests: InferRequest
 ) -> "list[asyncio.Task[Mapping[str, Array]]]":
     """These requests in the queue, in order."""
-    tasks = [asyncio.create_task(made.submit(r, None)) for r in requests]
+    tasks = [asyncio.create_task(submit(made, r, None)) for r in requests]
     await asyncio.sleep(0)
     return tasks
 
@@ -163,7 +189,7 @@ async def test_a_large_request_is_computed_in_parts() -> None:
     """Never more than max_rows at once, and its rows come back in order."""
     session = ScriptedSession()
     async with batcher(session) as made:
-        answer = await made.submit(asked(*range(10)), None)
+        answer = await submit(made, asked(*range(10)), None)
     assert session.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert answer["y"].tolist() == [2.0 * n for n in range(10)]
 
@@ -184,7 +210,7 @@ async def test_the_late_are_told_and_not_computed() -> None:
     session = ScriptedSession()
     async with batcher(session) as made:
         await hold(session, made)
-        late = asyncio.create_task(made.submit(asked(1), asyncio.get_running_loop().time()))
+        late = asyncio.create_task(submit(made, asked(1), asyncio.get_running_loop().time()))
         await asyncio.sleep(0)
         session.go.set()
         with pytest.raises(DeadlineExceededError):
@@ -202,7 +228,7 @@ async def test_the_cancelled_are_not_computed() -> None:
             task.cancel()
         await asyncio.gather(first, second, return_exceptions=True)
         session.go.set()
-        assert (await made.submit(asked(3), None))["y"].tolist() == [6]
+        assert (await submit(made, asked(3), None))["y"].tolist() == [6]
     assert session.batches == [[100], [3]]
 
 
@@ -213,7 +239,7 @@ async def test_a_full_queue_refuses_at_the_door() -> None:
         await hold(session, made)
         tasks = await gathered(made, asked(1), asked(2))
         with pytest.raises(ResourceExhaustedError):
-            await made.submit(asked(3), None)
+            await submit(made, asked(3), None)
         session.go.set()
         assert len(await asyncio.gather(*tasks)) == 2
 
@@ -224,9 +250,9 @@ async def test_no_memory_is_an_answer() -> None:
     async with batcher(session) as made:
         session.no_memory = True
         with pytest.raises(ResourceExhaustedError):
-            await made.submit(asked(1), None)
+            await submit(made, asked(1), None)
         session.no_memory = False
-        assert (await made.submit(asked(1), None))["y"].tolist() == [2]
+        assert (await submit(made, asked(1), None))["y"].tolist() == [2]
 
 
 async def test_a_stop_ends_everyone_once() -> None:
@@ -238,7 +264,7 @@ async def test_a_stop_ends_everyone_once() -> None:
     answers = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(a) for a in answers] == [UnavailableError, UnavailableError]
     with pytest.raises(UnavailableError):
-        await made.submit(asked(1), None)
+        await submit(made, asked(1), None)
 
 
 async def test_callbacks_are_told_once_and_then_the_batch_is_announced() -> None:
@@ -252,7 +278,7 @@ async def test_callbacks_are_told_once_and_then_the_batch_is_announced() -> None
         heard.append("delivered")
         announced.set()
 
-    made = Batcher(queue, Model(session, SIGNATURE, True, 1), Meter(), delivered)
+    made = Batcher(queue, model(session), Meter(), delivered)
     for x in (1, 2, 3):
         waiting = made.admit(asked(x), None, lambda answer, x=x: heard.append((x, answer)))  # type: ignore[misc]
         if x == 2:
@@ -270,8 +296,8 @@ async def test_short_runs_are_computed_without_a_thread() -> None:
     session = ScriptedSession()
     async with batcher(session) as made:
         for x in range(12):
-            assert (await made.submit(asked(x), None))["y"].tolist() == [2 * x]
-        answers = await asyncio.gather(*(made.submit(asked(x), None) for x in range(4)))
+            assert (await submit(made, asked(x), None))["y"].tolist() == [2 * x]
+        answers = await asyncio.gather(*(submit(made, asked(x), None) for x in range(4)))
         assert [a["y"].tolist() for a in answers] == [[0], [2], [4], [6]]
     assert session.batches[12:] in ([[0, 1, 2, 3]], [[0], [1, 2, 3]])
 
@@ -281,12 +307,12 @@ async def test_a_large_request_whose_caller_goes_is_not_computed_on() -> None:
     session = ScriptedSession()
     async with batcher(session) as made:
         session.go.clear()
-        large = asyncio.create_task(made.submit(asked(*range(12)), None))
+        large = asyncio.create_task(submit(made, asked(*range(12)), None))
         assert await asyncio.to_thread(session.started.acquire, timeout=10)
         large.cancel()
         await asyncio.gather(large, return_exceptions=True)
         session.go.set()
-        assert (await made.submit(asked(50), None))["y"].tolist() == [100]
+        assert (await submit(made, asked(50), None))["y"].tolist() == [100]
     assert session.batches == [[0, 1, 2, 3], [50]]
 
 
@@ -296,7 +322,7 @@ async def test_a_large_request_ends_at_its_deadline() -> None:
     async with batcher(session) as made:
         session.go.clear()
         deadline = time.monotonic() + 0.2
-        large = asyncio.create_task(made.submit(asked(*range(12)), deadline))
+        large = asyncio.create_task(submit(made, asked(*range(12)), deadline))
         assert await asyncio.to_thread(session.started.acquire, timeout=10)
         await asyncio.sleep(deadline - time.monotonic() + 0.01)  # it has passed then
         session.go.set()
@@ -310,7 +336,7 @@ async def test_versions_that_are_not_steady_always_have_a_thread() -> None:
     session = ScriptedSession()
     async with batcher(session, steady=False) as made:
         for x in range(40):
-            await made.submit(asked(x), None)
+            await submit(made, asked(x), None)
     assert all(name.startswith("session") for name in session.threads)
 
 
@@ -319,12 +345,12 @@ async def test_a_session_that_breaks_ends_the_run_loudly(warm: int) -> None:
     """In a thread or not: the caller is told, and whoever runs the version learns why."""
     session = ScriptedSession()
     queue = BatchQueue(BatchLimits(max_rows=4, max_queued_rows=100, max_queued_bytes=1 << 20))
-    made = Batcher(queue, Model(session, SIGNATURE, True, 1, True), Meter())
+    made = Batcher(queue, model(session), Meter())
     running = asyncio.create_task(made.run())
     for x in range(warm):
-        await made.submit(asked(x), None)
+        await submit(made, asked(x), None)
     session.broken = True
     with pytest.raises(UnavailableError):
-        await made.submit(asked(1), None)
+        await submit(made, asked(1), None)
     with pytest.raises(RuntimeError, match="nobody expected"):
         await running
