@@ -84,7 +84,7 @@ def _runs(shown: Shown) -> Iterator[Metric]:
     yield _histogram(
         "inferplane_batch_rows",
         "Rows computed at once.",
-        [(name, of.batch_rows) for name, of in shown],
+        [(name, of.batch_rows()) for name, of in shown],
     )
     depth = _gauge("inferplane_queued_rows", "Rows that wait for the session.")
     cells = _counter("inferplane_cells", "Elements of inputs that may be padded.")

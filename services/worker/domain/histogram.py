@@ -34,10 +34,10 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)  # the last: above all bounds
         self.total = 0.0
 
-    def add(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def add(self, value: float, times: int = 1) -> None:
+        """Count a value, once or so many times."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
     def add_all(self, values: Iterable[float]) -> None:
         """Count several."""

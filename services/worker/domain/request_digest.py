@@ -1,41 +1,32 @@
 """What makes two requests the same: a digest over everything that an answer depends on."""
 
 import struct
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NewType
-
-import numpy as np
 
 from services.worker.domain.infer_request import InferRequest
 
 RequestDigest = NewType("RequestDigest", bytes)
 
-_NUMBER = struct.Struct("<q")
+_LENGTH = struct.Struct("<q")
 _SIZE = 32  # bytes: nobody finds two requests of one digest
 
 
 def digest(version_digest: str, request: InferRequest) -> RequestDigest:
     """Of version, tenant, inputs (names, datatypes, shapes, data) and the outputs that are wanted, in any order.
 
-    Each piece comes after its length, so no two requests give the same bytes.
+    No two requests give the same bytes: Python's notation of the head says where it ends, datatype and shape say how
+    long numbers are, and each text comes after its length.
     """
-    hasher = blake2b(digest_size=_SIZE)
-    outputs = sorted(request.outputs)
-    texts = (version_digest, request.tenant, str(len(outputs)), *outputs)
-    hasher.update(b"".join(_with_lengths(text.encode() for text in texts)))
-    for name, array in request.feeds.items():
-        head = (name.encode(), array.dtype.str.encode(), array.dtype.name.encode())
-        shape = (_NUMBER.pack(dim) for dim in array.shape)
-        hasher.update(b"".join(_with_lengths((*head, b"".join(shape)))))
+    feeds = request.feeds
+    tensors = [(name, array.dtype.str, array.shape) for name, array in feeds.items()]
+    head = (version_digest, request.tenant, sorted(request.outputs), tensors)
+    hasher = blake2b(repr(head).encode("utf-8", "surrogatepass"), digest_size=_SIZE)
+    for array in feeds.values():
         if array.dtype == object:
-            hasher.update(b"".join(_with_lengths(text.encode() for text in array.ravel())))
+            for text in array.ravel():
+                encoded = text.encode()
+                hasher.update(_LENGTH.pack(len(encoded)) + encoded)
         else:
-            hasher.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            hasher.update(array.tobytes())
     return RequestDigest(hasher.digest())
-
-
-def _with_lengths(pieces: Iterable[bytes]) -> Iterable[bytes]:
-    for piece in pieces:
-        yield _NUMBER.pack(len(piece))
-        yield piece

@@ -54,17 +54,16 @@ class VersionStatistics:
     # Runs. What a run took counts for each request in it, as in Triton; `sizes` has it once.
     rows: int = 0
     runs: int = 0
-    queue: Span = field(default_factory=Span)
-    compute_input: Span = field(default_factory=Span)
-    compute_infer: Span = field(default_factory=Span)
-    compute_output: Span = field(default_factory=Span)
+    requests: int = 0  # that were computed
+    input_ns: int = 0
+    infer_ns: int = 0
+    output_ns: int = 0
     sizes: dict[int, SizeStatistics] = field(default_factory=dict)  # by rows
     cells: int = 0  # elements of padded inputs
     padded_cells: int = 0
     last_ns: int = 0  # since the epoch; 0: never
     queue_seconds: Histogram = field(default_factory=_seconds)
     compute_seconds: Histogram = field(default_factory=_seconds)
-    batch_rows: Histogram = field(default_factory=lambda: Histogram(ROWS))
     # The response cache.
     cache_hit: Span = field(default_factory=Span)
     cache_miss: Span = field(default_factory=Span)
@@ -89,21 +88,47 @@ class VersionStatistics:
 
     def computed(self, batch: ComputedBatch, now_ns: int) -> None:
         """One run gave answers; `now_ns` is since the epoch."""
-        waits, requests = batch.waits, len(batch.waits)
+        waits = batch.waits
+        requests = len(waits)
         shares = requests or 1  # a later part of a split request adds to what its request took
+        input_ns, infer_ns, output_ns = batch.input_ns, batch.infer_ns, batch.output_ns
         self.rows += batch.rows
         self.runs += 1
         self.last_ns = now_ns
-        self.queue.add(int(sum(waits) * 1e9), requests)
-        self.compute_input.add(batch.input_ns * shares, requests)
-        self.compute_infer.add(batch.infer_ns * shares, requests)
-        self.compute_output.add(batch.output_ns * shares, requests)
-        self.cells += batch.cells
-        self.padded_cells += batch.padded_cells
+        self.requests += requests
+        self.input_ns += input_ns * shares
+        self.infer_ns += infer_ns * shares
+        self.output_ns += output_ns * shares
         self.queue_seconds.add_all(waits)
-        self.compute_seconds.add(batch.compute_ns / 1e9)
-        self.batch_rows.add(batch.rows)
-        self._count_size(batch)
+        self.compute_seconds.add((input_ns + infer_ns + output_ns) / 1e9)
+        size = self.sizes.get(batch.rows) or self._new_size(batch.rows)
+        size.count += 1
+        size.input_ns += input_ns
+        size.infer_ns += infer_ns
+        size.output_ns += output_ns
+        if batch.cells:
+            self.cells += batch.cells
+            self.padded_cells += batch.padded_cells
+
+    @property
+    def queue(self) -> Span:
+        """Waiting of the requests that were computed."""
+        return Span(self.requests, int(self.queue_seconds.total * 1e9))
+
+    @property
+    def compute_input(self) -> Span:
+        """Putting batches together."""
+        return Span(self.requests, self.input_ns)
+
+    @property
+    def compute_infer(self) -> Span:
+        """Runs of the session."""
+        return Span(self.requests, self.infer_ns)
+
+    @property
+    def compute_output(self) -> Span:
+        """Taking batches apart."""
+        return Span(self.requests, self.output_ns)
 
     def counters(self) -> Counters:
         """Totals for a heartbeat."""
@@ -116,6 +141,13 @@ class VersionStatistics:
             duration_us=calls[Outcome.SUCCEEDED].ns // 1000,
         )
 
+    def batch_rows(self) -> Histogram:
+        """Runs by their rows."""
+        histogram = Histogram(ROWS)
+        for rows, size in list(self.sizes.items()):
+            histogram.add(rows, size.count)
+        return histogram
+
     def failures(self) -> Span:
         """Calls that ended with an error, whosever fault."""
         spans = [
@@ -123,15 +155,7 @@ class VersionStatistics:
         ]
         return Span(sum(span.count for span in spans), sum(span.ns for span in spans))
 
-    def _count_size(self, batch: ComputedBatch) -> None:
-        size = self.sizes.get(batch.rows)
-        if size is None:
-            if (
-                len(self.sizes) >= _MOST_SIZES
-            ):  # callers choose the rows where batches have no bound
-                return
-            size = self.sizes[batch.rows] = SizeStatistics()
-        size.count += 1
-        size.input_ns += batch.input_ns
-        size.infer_ns += batch.infer_ns
-        size.output_ns += batch.output_ns
+    def _new_size(self, rows: int) -> SizeStatistics:
+        # Callers choose the rows where batches have no bound: what is too much is told as the largest.
+        key = rows if len(self.sizes) < _MOST_SIZES else max(self.sizes)
+        return self.sizes.setdefault(key, SizeStatistics())

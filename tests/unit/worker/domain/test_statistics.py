@@ -44,7 +44,7 @@ def test_a_run_counts_for_each_request_and_once_for_its_size() -> None:
     size = statistics.sizes[4]
     assert (size.count, size.input_ns, size.infer_ns, size.output_ns) == (2, 20, 200, 2)
     assert (statistics.cells, statistics.padded_cells) == (16, 4)
-    assert statistics.batch_rows.total == 8
+    assert statistics.batch_rows().total == 8
     assert sum(statistics.queue_seconds.counts) == 4
 
 
@@ -59,12 +59,13 @@ def test_a_request_in_parts_is_one_request() -> None:
 
 
 def test_sizes_that_callers_choose_have_a_bound() -> None:
-    """Of a thousand sizes each is told apart, of more only the totals."""
+    """Of a thousand sizes each is told apart, those that come later are told as the largest."""
     statistics = VersionStatistics()
     for rows in range(2000):
         statistics.computed(batch(rows, 0.0), 1)
     assert len(statistics.sizes) == 1024
-    assert statistics.runs == 2000
+    assert statistics.sizes[1023].count == 977
+    assert sum(size.count for size in statistics.sizes.values()) == statistics.runs == 2000
 
 
 def test_a_histogram_counts_up_to_and_with_its_bounds() -> None:
