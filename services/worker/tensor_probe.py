@@ -63,7 +63,7 @@ def main() -> None:
     order = probe_order.from_json(sys.stdin.buffer.read())
     _bound(order)
     try:
-        lines.write({"report": asdict(_examine(order, lines))})
+        lines.write({"report": asdict(examine(order, lines))})
     except LoadError as error:
         lines.write({"error": str(error)})
     except MemoryError:
@@ -79,7 +79,8 @@ def _bound(order: ProbeOrder) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _examine(order: ProbeOrder, lines: Lines) -> ProbeReport:
+def examine(order: ProbeOrder, lines: Lines) -> ProbeReport:
+    """Try the version here. Raises LoadError."""
     lines.write({"stage": "checking its files"})
     check_tree(order.spec, order.folder)
     model = check_graph(order.spec, order.folder)

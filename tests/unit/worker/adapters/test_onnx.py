@@ -1,5 +1,7 @@
 """ONNX Runtime behind our words: files not opened, models not loaded, runs refused."""
 
+import dataclasses
+import io
 import os
 import subprocess
 import sys
@@ -10,14 +12,24 @@ import numpy as np
 import pytest
 
 from services.rpc.errors import InvalidArgumentError, ResourceExhaustedError
+from services.worker import tensor_probe
 from services.worker.adapters import child_probe, probe_order
 from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
 from services.worker.adapters.onnx_files import check_graph, check_tree
 from services.worker.adapters.onnx_session import OnnxSession, OnnxSessionLoader
 from services.worker.adapters.probe_order import ProbeOrder
+from services.worker.domain.assignment import (
+    BatchAxis,
+    PaddedInput,
+    RunSettings,
+    TrimmedOutput,
+    Tuning,
+    VersionSpec,
+)
 from services.worker.domain.datatype import BF16
 from services.worker.domain.load_state import LoadError
-from tests.models import bad, good
+from services.worker.ports.session import ProbeReport
+from tests.models import bad, good, rows
 from tests.unit.worker.specs import spec_of_files, spec_of_model, write
 
 LOADER = OnnxSessionLoader(intra_op_threads=1, execution_providers=("CPUExecutionProvider",))
@@ -159,19 +171,33 @@ def test_external_data_inside_a_subgraph_is_found(tmp_path: Path) -> None:
         check_graph(spec_of_model(graph), write(tmp_path, {"model.onnx": graph}))
 
 
+ORDER = ProbeOrder(
+    spec=spec_of_model(good.affine(1.0), **{"w.bin": b"1"}),
+    folder=Path("/somewhere"),
+    intra_op_threads=3,
+    execution_providers=("CPUExecutionProvider",),
+    max_batch_size=8,
+    memory_bytes=5,
+    seconds=1.5,
+    tune_seconds=0.5,
+)
+
+
 def test_orders_survive_the_pipe() -> None:
     """The probe process reads what was meant."""
-    order = ProbeOrder(
-        spec=spec_of_model(good.affine(1.0), **{"w.bin": b"1"}),
-        folder=Path("/somewhere"),
-        intra_op_threads=3,
-        execution_providers=("CPUExecutionProvider",),
-        max_batch_size=8,
-        memory_bytes=5,
-        seconds=1.5,
-        tune_seconds=0.5,
-    )
-    assert probe_order.from_json(probe_order.to_json(order)) == order
+    assert probe_order.from_json(probe_order.to_json(ORDER)) == ORDER
+    tuned = dataclasses.replace(ORDER, spec=dataclasses.replace(ORDER.spec, tuning=TUNING))
+    assert probe_order.from_json(probe_order.to_json(tuned)) == tuned
+
+
+TUNING = Tuning(
+    intra_op_threads=1,
+    instances=2,
+    max_batch_size=8,
+    rows_per_second=2.5,
+    baseline_rows_per_second=1.0,
+    machine_cpus=4,
+)
 
 
 def probe(*, memory_bytes: int = 0, seconds: float = 30.0) -> ChildProbe:
@@ -207,6 +233,58 @@ async def test_the_probe_finds_what_may_be_batched(
     report = await probe().examine(spec_of_model(graph), tmp_path)
     assert report.batchable == batchable
     assert words in report.batching_reason
+
+
+def spec_with(graph: bytes, settings: RunSettings) -> VersionSpec:
+    return dataclasses.replace(spec_of_model(graph), settings=settings)
+
+
+def examined(folder: Path, graph: bytes, settings: RunSettings) -> ProbeReport:
+    """What the probe's program finds, in this process."""
+    write(folder, {"model.onnx": graph})
+    order = dataclasses.replace(
+        ORDER, spec=spec_with(graph, settings), folder=folder, seconds=30, tune_seconds=0
+    )
+    return tensor_probe.examine(order, tensor_probe.Lines(io.BytesIO()))
+
+
+def test_a_declared_axis_that_fails_the_check_is_a_failed_load(tmp_path: Path) -> None:
+    """FIRST: an error. NONE: not even checked."""
+    graph = good.centred()
+    declared = RunSettings(batch_axis=BatchAxis.FIRST)
+    with pytest.raises(LoadError, match=r"first axis counts rows, but output 'y' of a batch of 2"):
+        examined(tmp_path, graph, declared)
+    report = examined(tmp_path, graph, RunSettings(batch_axis=BatchAxis.NONE))
+    assert not report.batchable
+    assert "batch_axis NONE" in report.batching_reason
+
+
+def test_padding_that_changes_answers_is_told_apart(tmp_path: Path) -> None:
+    """Requests of equal lengths may share runs, others not; declared as FIRST it is a failed load."""
+    graph = rows.embedding(masked=False)
+    settings = RunSettings(
+        padded_inputs=(PaddedInput("ids", 1), PaddedInput("mask", 1, mask=True)),
+        trimmed_outputs=(TrimmedOutput("tokens", 1, "ids", 1),),
+    )
+    report = examined(tmp_path, graph, settings)
+    assert report.batchable
+    assert "padded together differs" in report.padding_reason
+    first = dataclasses.replace(settings, batch_axis=BatchAxis.FIRST)
+    with pytest.raises(LoadError, match="padded together differs"):
+        examined(tmp_path, graph, first)
+
+
+async def test_measuring_ends_in_time_with_a_layout_of_this_machine(tmp_path: Path) -> None:
+    """Only where it is wanted; settings that say something are kept to."""
+    graph = good.affine(2.0)
+    write(tmp_path, {"model.onnx": graph})
+    wanted = RunSettings(auto_tune=True, instances=1)
+    report = await probe().examine(spec_with(graph, wanted), tmp_path)
+    assert report.tuning is not None
+    assert report.tuning.instances == 1
+    assert report.tuning.max_batch_size > 1
+    assert report.tuning.rows_per_second > report.tuning.baseline_rows_per_second > 0
+    assert report.tuning.machine_cpus == len(os.sched_getaffinity(0))
 
 
 async def test_a_probe_that_is_not_done_in_time_is_ended(tmp_path: Path) -> None:
