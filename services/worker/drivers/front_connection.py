@@ -195,9 +195,7 @@ class FrontConnection(asyncio.Protocol):
         try:
             self._write_output()
             if self._cut and not self.is_paused:
-                cut, self._cut = self._cut, []
-                for stream_id in cut:
-                    self.codec.reset(stream_id)
+                self._reset_cut()
                 self._write_output()
         except Http2Error as error:
             _log.warning("front connection broken", error=str(error))
@@ -224,6 +222,15 @@ class FrontConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close the socket; `connection_lost` follows."""
         self._transport.close()
+
+    def _reset_cut(self) -> None:
+        """Of streams whose answers and status are out; a reset would lose what is not."""
+        cut, self._cut = self._cut, []
+        for stream_id in cut:
+            if self.codec.unsent_of(stream_id):
+                self._cut.append(stream_id)
+            else:
+                self.codec.reset(stream_id)
 
     def _write_output(self) -> None:
         output = self.codec.output
