@@ -13,6 +13,7 @@ import pytest
 from services.cli.demo import digits, minilm
 from tests.e2e.mesh import ROOT, Mesh
 from tests.e2e.oip_calls import http_json
+from tests.models import good
 
 BUF = str(Path(sys.executable).parent / "buf")
 
@@ -50,6 +51,36 @@ def test_tritonclient(protocol: str, mesh: Mesh, files: dict[str, Path]) -> None
     }
     bare = onnxruntime.InferenceSession(files["minilm@1"]).run(None, feeds)[0][0]
     np.testing.assert_allclose(seen["embedding"], bare, atol=1e-5)
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_tritonclient_loads_and_unloads(
+    protocol: str, mesh: Mesh, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A pushed model answers as soon as load_model returns, is gone after unload_model; overrides are refused."""
+    model = f"by-triton-{protocol}"
+    file = tmp_path_factory.mktemp("repository") / "m.onnx"
+    file.write_bytes(good.identity("FP32"))
+    mesh.cli("models", "push", model, str(file))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.triton_repository", protocol, mesh.address, model],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert not done.returncode, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    assert [seen[key] for key in ("before", "loaded", "after")] == [
+        "1 UNAVAILABLE",
+        "1 READY",
+        "1 UNAVAILABLE",
+    ]
+    assert seen["answer"] == seen["answer_again"] == [1.5, -2.0]
+    assert f"endpoint '{model}' does not exist" in seen["not_loaded"]
+    assert "parameters['config']: is refused" in seen["config"]
+    assert "models/no-such-model does not exist" in seen["unknown"]
+    assert seen["unload_again"] is None
 
 
 def _buf_curl(mesh: Mesh, *arguments: str, path: str = "") -> str:

@@ -50,6 +50,7 @@ async def test_spoofed_headers_are_stripped(edge: EdgeUnderTest) -> None:
         ("x-inferplane-version", "models/secret/versions/1"),
         ("x-inferplane-endpoint", "secret"),
         ("x-inferplane-anything", "1"),
+        ("x-inferplane-project", "somebody-else"),
         ("x-model", "secret"),
         ("x-gateway-destination-endpoint", "10.0.0.1:1"),
         ("x-envoy-original-path", "/v2"),
@@ -60,8 +61,8 @@ async def test_spoofed_headers_are_stripped(edge: EdgeUnderTest) -> None:
     headers = edge.workers[0].headers
     assert headers["x-inferplane-version"] == str(V1)
     assert headers["x-mine"] == "stays"
-    hidden = {"x-inferplane-anything", "x-model", "x-gateway-destination-endpoint"}
-    assert not hidden & set(headers)
+    hidden = {"x-inferplane-anything", "x-inferplane-project", "x-model"}
+    assert not (hidden | {"x-gateway-destination-endpoint"}) & set(headers)
     _, _, body = await edge.http(
         "POST", "/v2/models/digits/versions/1/infer", b"{}", {"x-inferplane-version": "evil"}
     )
