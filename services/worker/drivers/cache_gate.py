@@ -133,9 +133,10 @@ class CacheGate:
             asking.flight = None
         if not isinstance(answer, InferplaneError):
             self._keep(flight, answer)
+        is_own_fault = _is_own_fault(flight.first, answer)
         for asking in callers:
             is_other = asking is not flight.first
-            if is_other and isinstance(answer, DeadlineExceededError):
+            if is_other and is_own_fault:
                 self._again(flight.key, asking)
             else:
                 asking.is_hit = is_other
@@ -181,3 +182,12 @@ class CacheGate:
             if asking.request.facts is not None:
                 asking.request.facts.cache_hit = True
         deliver({name: answer[name] for name in asking.request.outputs})
+
+
+def _is_own_fault(first: Asking, answer: Answer) -> bool:
+    """Whether an error comes from the first caller's deadline: with none, or a later one, there may be an answer."""
+    return (
+        isinstance(answer, DeadlineExceededError)
+        and first.deadline is not None
+        and first.deadline <= time.monotonic()
+    )

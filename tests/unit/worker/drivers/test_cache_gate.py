@@ -226,6 +226,17 @@ async def test_the_first_ones_deadline_is_its_own() -> None:
     fixture.check()
 
 
+async def test_a_queue_that_is_too_slow_is_so_for_all() -> None:
+    """What ended by the queue's own timeout is not asked again: waiting would have no end."""
+    fixture, late = Fixture(), DeadlineExceededError("it waited 0.1 s", reason="QUEUE_TIMEOUT")
+    patient = RequestOptions(timeout=0.1)
+    fixture.ask("1", asked(options=patient))
+    fixture.ask("2", asked(options=patient))
+    fixture.behind.answer(late)
+    assert fixture.told == {"1": late, "2": late}
+    fixture.check()
+
+
 async def test_when_there_is_no_room_for_those_who_joined_they_are_told() -> None:
     """Asked anew after the first was late, they are refused as any request."""
     fixture, full = Fixture(), ResourceExhaustedError("full")
