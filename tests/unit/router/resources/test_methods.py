@@ -11,21 +11,16 @@ from services.router.resources import edge, methods, routes
 
 def by_path() -> dict[str, Any]:
     """Path → route, where no endpoint is there."""
-    resource = routes.resource([], 1 << 20)
-    message = RouteConfiguration.FromString(resource.body)
+    message = RouteConfiguration.FromString(routes.resource([], 1 << 20).body)
+    matcher: Any = message.virtual_hosts[0].matcher
     found = {}
-    for path, entry in _exact(message.virtual_hosts[0].matcher).items():
-        found[path] = Route()
-        entry.action.typed_config.Unpack(found[path])
+    while matcher.ByteSize():
+        for path, entry in matcher.matcher_tree.exact_match_map.map.items():
+            if entry.HasField("action"):
+                found[path] = Route()
+                entry.action.typed_config.Unpack(found[path])
+        matcher = matcher.on_no_match.matcher
     return found
-
-
-def _exact(matcher: Any) -> Any:
-    """The map of exact paths, behind what streams need."""
-    entries = matcher.matcher_tree.exact_match_map.map
-    if any(path.startswith("/") for path in entries):
-        return entries
-    return _exact(matcher.on_no_match.matcher)
 
 
 @pytest.mark.parametrize("service", [methods.OIP, methods.REST])
