@@ -31,7 +31,7 @@ class _Held:
     request: InferRequest
     deadline: float | None
     deliver: Deliver | None  # None: told, or gone
-    inner: Ticket | None = None  # the batcher's, while it is there
+    leave_inner: Callable[[], None] | None = None  # the batcher's, once it is there
 
 
 class SequenceGate:
@@ -61,6 +61,10 @@ class SequenceGate:
         self._held: dict[Turn, _Held] = {}
         self._expiring: asyncio.TimerHandle | None = None
 
+    def move_to(self, batcher: Gate) -> None:
+        """From now on requests go there; those that are in the other one end there."""
+        self._batcher = batcher
+
     def admit(self, request: InferRequest, deadline: float | None, deliver: Deliver) -> Ticket:
         """Take a request in. Raises InferplaneError if it is refused at the door."""
         part = request.options.sequence
@@ -88,8 +92,8 @@ class SequenceGate:
             return
         held.deliver = None
         del self._held[held.turn]
-        if held.inner is not None:
-            self._batcher.leave(held.inner)
+        if held.leave_inner is not None:
+            held.leave_inner()
         self._advance(held.turn)
 
     def _begin(self, held: _Held) -> None:
@@ -104,7 +108,9 @@ class SequenceGate:
             feeds=self._plan.feeds(request.feeds, state),
             outputs=self._plan.outputs(request.outputs),
         )
-        held.inner = self._batcher.admit(whole, held.deadline, partial(self._answered, held))
+        batcher = self._batcher
+        inner = batcher.admit(whole, held.deadline, partial(self._answered, held))
+        held.leave_inner = partial(batcher.leave, inner)
 
     def _advance(self, turn: Turn) -> None:
         """A turn is over; begin the next one that can begin."""

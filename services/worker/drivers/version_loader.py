@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -24,10 +24,13 @@ from services.worker.domain.load_state import LoadError, LoadState
 from services.worker.domain.queue_rules import QueueRules
 from services.worker.domain.ragged import Padding
 from services.worker.domain.response_cache import ResponseCache
+from services.worker.domain.sequence_state import StatePlan
+from services.worker.domain.sequences import LineLimits
 from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.batcher import Batcher, Model
 from services.worker.drivers.cache_gate import CacheGate
 from services.worker.drivers.runner_parts import RunnerParts
+from services.worker.drivers.sequence_gate import SequenceGate
 from services.worker.drivers.served_version import ServedVersion
 from services.worker.drivers.traffic import Traffic
 from services.worker.drivers.version_meter import VersionMeter
@@ -78,12 +81,16 @@ class VersionLoader:
         self._parts = parts
         self._statistics = statistics
         self._progressed = progressed
+        self._sequences: SequenceGate | None = (
+            None  # outlives what was loaded, and so do its states
+        )
 
     async def load(self, spec: VersionSpec) -> Loaded:
         """Raises LoadError."""
         if spec.unsupported:
             raise LoadError(spec.unsupported)
         padding = Padding.of(spec.signature, spec.settings)
+        states = _states_of(spec)
         async with self._parts.loads:
             self._progressed(LoadState.PULLING)
             async with AsyncExitStack() as stack:
@@ -97,7 +104,8 @@ class VersionLoader:
                     await asyncio.to_thread(_warm, spec, session)
                 kept = stack.pop_all()
         _tell(spec, way.execution, report)
-        return Loaded(self._served(spec, _model(spec, way, sessions)), way.execution, kept)
+        served = self._served(spec, _model(spec, way, sessions), states)
+        return Loaded(served, way.execution, kept)
 
     def _way(self, spec: VersionSpec, report: ProbeReport, padding: Padding | None) -> _Way:
         defaults = self._parts.defaults
@@ -131,15 +139,20 @@ class VersionLoader:
             return (load(spec, folder, plan[0]),) * len(plan)
         return tuple(load(spec, folder, instance) for instance in plan)
 
-    def _served(self, spec: VersionSpec, model: Model) -> ServedVersion:
+    def _served(self, spec: VersionSpec, model: Model, states: StatePlan | None) -> ServedVersion:
         rules = QueueRules.of(spec.settings, model.max_rows)
-        queue = BatchQueue(self._limits(spec, model, rules), model.padding)
+        limits = self._limits(spec, model, rules)
+        queue = BatchQueue(limits, model.padding)
         meter = VersionMeter(self._statistics)
         meter.watch_queue(lambda: queue.rows, lambda: len(queue))
         self._parts.meter.show(spec.name, self._statistics)
         batcher = Batcher(queue, model, meter, self._parts.delivered, rules)
         traffic = Traffic(self._parts.traffic)
-        return ServedVersion(spec, batcher, self._gate(spec, batcher), self._statistics, traffic)
+        gate = self._gate(spec, batcher)
+        if states is not None:
+            gate = self._sequence_gate(spec.settings, states, batcher, limits)
+            spec = replace(spec, signature=states.seen)  # callers neither give nor get state
+        return ServedVersion(spec, batcher, gate, self._statistics, traffic)
 
     def _limits(self, spec: VersionSpec, model: Model, rules: QueueRules) -> BatchLimits:
         settings, defaults = spec.settings, self._parts.defaults
@@ -164,6 +177,23 @@ class VersionLoader:
             return batcher
         cache = ResponseCache(limits)
         return CacheGate(batcher, cache, spec.digest, self._statistics, self._parts.delivered)
+
+    def _sequence_gate(
+        self, settings: RunSettings, states: StatePlan, batcher: Batcher, limits: BatchLimits
+    ) -> Gate:
+        assert settings.sequence is not None
+        if self._sequences is None:
+            line = LineLimits(limits.max_queued_rows, limits.max_queued_bytes)
+            self._sequences = SequenceGate(batcher, states, settings.sequence, line)
+        else:
+            self._sequences.move_to(batcher)
+        return self._sequences
+
+
+def _states_of(spec: VersionSpec) -> StatePlan | None:
+    """Which tensors are state; None: requests stand by themselves. Raises LoadError."""
+    sequence = spec.settings.sequence
+    return None if sequence is None else StatePlan.of(spec.signature, sequence.states)
 
 
 def _plan(settings: RunSettings, execution: Execution) -> tuple[Instance, ...]:

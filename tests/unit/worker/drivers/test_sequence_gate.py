@@ -267,6 +267,19 @@ async def test_memory_of_idle_sequences_comes_back_by_itself() -> None:
     assert not len(asker.gate.sequences)
 
 
+async def test_states_move_to_another_batcher() -> None:
+    """What runs ends where it is; what follows goes to the new one, with the state."""
+    asker = Asker()
+    asker.ask(1.0, START)
+    _, leaving = asker.ask(10.0)
+    old, new = asker.batcher, HeldBatcher()
+    asker.gate.move_to(new)
+    old.run()
+    assert [i.feeds for i in new.inside] == [(10.0, 1.0)]
+    asker.gate.leave(leaving)
+    assert not new.inside
+
+
 async def test_a_callback_may_ask_for_more() -> None:
     """What a caller asks when it is told stands behind those that wait already."""
     asker = Asker()
