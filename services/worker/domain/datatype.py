@@ -21,6 +21,11 @@ class Datatype:
         return self.dtype.kind in "iu"
 
     @property
+    def takes_any_bytes(self) -> bool:
+        """Whether any bytes of the right number are elements of it."""
+        return self.size > 0 and self.dtype.kind != "b"
+
+    @property
     def bounds(self) -> tuple[int, int]:
         """Smallest and largest element of an integer datatype."""
         limits = np.iinfo(self.dtype)

@@ -1,33 +1,69 @@
-"""ModelInfer over the front, the hot path: no task and no future, the batch's answer is written as it comes.
+"""ModelInfer over the front, the hot path: no task and no future, the batch's answers are written as they come.
 
-It holds no rule of its own: messages are read and written by `grpc_messages`, versions found by the roster.
+It holds no rule of its own: messages are read and written by `grpc_messages`, versions found by the roster. What those
+said of a request is remembered by the form of its bytes (`request_template`), until a version comes, changes or goes.
 """
 
 from inference import open_inference_pb2 as oip
 
 from services.rpc.errors import InferplaneError
 from services.rpc.interceptor import known
-from services.worker.domain.batch import Answer, Outputs
+from services.worker.domain.batch import Answer, Outputs, Waiting
+from services.worker.domain.call_head import CallHead
+from services.worker.domain.infer_request import InferRequest
+from services.worker.domain.request_template import TemplateBook
 from services.worker.domain.routing import Asked
+from services.worker.drivers.batcher import Batcher
 from services.worker.drivers.served_version import ServedVersion
 from services.worker.ports.call import Call
 from services.worker.ports.gate import Ticket
-from services.worker.servicers import grpc_messages
+from services.worker.servicers import grpc_messages, message_forms
+from services.worker.servicers.answer_source import AnswerSource
+from services.worker.servicers.fast_answers import FastAnswers, Form, FormedCall
 from services.worker.servicers.front_methods import parsed
-from services.worker.servicers.grpc_inference import AnswerSource
 
 PATH = b"/inference.GRPCInferenceService/ModelInfer"
 _PATH = PATH.decode()
 
+_LARGEST_FORMED = 64 * 1024  # bytes of a message; checking a larger one is little beside moving it
+_MOST_FORMS = 1024
+_MOST_SEEN = 4096
+
 
 class FastInference:
-    """Begins calls; each is a `_Running` until it ends."""
+    """Begins calls: those of a known form with what is known, others as `_Running`."""
 
     def __init__(self, source: AnswerSource) -> None:
         self._source = source
+        self._epoch = -1  # of the roster when the forms were learnt
+        self._books: dict[CallHead, TemplateBook[Form]] = {}
+        self._forms = 0
+        self._seen: set[int] = set()  # hashes of forms that came once
+        self._answers: dict[Batcher, FastAnswers] = {}
 
     def begin(self, call: Call, message: bytes) -> None:
         """Check a request and queue it."""
+        if self._epoch != self._source.roster.epoch:
+            self._forget()
+        book = self._books.get(call.head)
+        found = book.find(message) if book is not None else None
+        if found is None:
+            self._begin_unknown(call, message)
+            return
+        form, ident, feeds = found
+        version = form.version
+        version.traffic.begin()
+        formed = FormedCall(call, form, ident)
+        try:
+            formed.ticket = version.batcher.enter(
+                Waiting(form.terms, feeds, call.arrived, call.deadline, None, form.answers, formed)
+            )
+        except Exception as error:  # noqa: BLE001 - as in the interceptor, which grpcio's calls pass
+            formed.fail(known(error, _PATH))
+            return
+        call.on_gone = formed.gone
+
+    def _begin_unknown(self, call: Call, message: bytes) -> None:
         head = call.head
         try:
             request: oip.ModelInferRequest = parsed(oip.ModelInferRequest.FromString, message)
@@ -37,13 +73,53 @@ class FastInference:
         except InferplaneError as error:
             call.fail(error)
             return
-        _Running(self._source, call, request, version).begin()
+        running = _Running(self._source, call, request, version)
+        checked = running.begin()
+        if checked is not None and len(message) <= _LARGEST_FORMED:
+            self._learn(running, message, checked)
+
+    def _learn(self, running: "_Running", message: bytes, checked: InferRequest) -> None:
+        """Remember a form that comes for the second time."""
+        version, like = running.version, running.ticket
+        if not (version.is_plain and isinstance(like, Waiting) and checked.facts is None):
+            return
+        if like.terms.group is None:  # its rows don't count those of its answer
+            return
+        found = message_forms.request_form(version.spec.signature, running.request, message)
+        if found is None:
+            return
+        template, bare = found
+        mark = hash((running.call.head, template.head, template.rest))
+        if mark not in self._seen:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen.add(mark)
+            return
+        if self._forms >= _MOST_FORMS:  # those still in use come back at once
+            self._forget()
+        form = Form(version, bare, like.terms, self._answers_of(version))
+        self._books.setdefault(running.call.head, TemplateBook()).add(template, form)
+        self._forms += 1
+
+    def _answers_of(self, version: ServedVersion) -> FastAnswers:
+        answers = self._answers.get(version.batcher)
+        if answers is None:
+            answers = self._answers[version.batcher] = FastAnswers(self._source, version)
+        return answers
+
+    def _forget(self) -> None:
+        """What is in the queue keeps what it needs."""
+        self._epoch = self._source.roster.epoch
+        self._books.clear()
+        self._seen.clear()
+        self._answers.clear()
+        self._forms = 0
 
 
 class _Running:
     """One call from its admission to its end."""
 
-    __slots__ = ("_call", "_request", "_source", "_started", "_ticket", "_version")
+    __slots__ = ("_facts", "_source", "_started", "call", "request", "ticket", "version")
 
     def __init__(
         self,
@@ -53,23 +129,29 @@ class _Running:
         version: ServedVersion,
     ) -> None:
         self._source = source
-        self._call = call
-        self._request = request
-        self._version = version
+        self.call = call
+        self.request = request
+        self.version = version
 
-    def begin(self) -> None:
-        """Check and queue."""
-        version = self._version
+    def begin(self) -> InferRequest | None:
+        """Check and queue; None: it was refused."""
+        version, call = self.version, self.call
         self._started = version.begin()
         try:
             checked = grpc_messages.read(
-                version.spec.signature, self._request, self._source.max_message_bytes
+                version.spec,
+                self.request,
+                self._source.max_message_bytes,
+                call.head.tenant,
             )
-            self._ticket: Ticket = version.admit(checked, self._call.deadline, self._deliver)
+            self._facts = checked.facts
+            self._facts = checked.facts
+            self.ticket: Ticket = version.admit(checked, call.deadline, self._deliver)
         except Exception as error:  # noqa: BLE001 - as in the interceptor, which grpcio's calls pass
             self._fail(known(error, _PATH))
-            return
-        self._call.on_gone = self._gone
+            return None
+        call.on_gone = self._gone
+        return checked
 
     def _deliver(self, answer: Answer) -> None:
         if isinstance(answer, InferplaneError):
@@ -80,18 +162,18 @@ class _Running:
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(known(error, _PATH))
             return
-        self._version.end(self._started, None)
-        self._call.reply(message)
+        self.version.end(self._started, None)
+        self.call.reply(message)
 
     def _written(self, outputs: Outputs) -> bytes:
         self._source.check_size(sum(array.nbytes for array in outputs.values()))
-        answer = grpc_messages.write(self._version.spec, self._request, outputs)
+        answer = grpc_messages.write(self.version.spec, self.request, outputs, self._facts)
         return answer.SerializeToString()
 
     def _fail(self, error: InferplaneError) -> None:
-        self._version.end(self._started, error)
-        self._call.fail(error)
+        self.version.end(self._started, error)
+        self.call.fail(error)
 
     def _gone(self, why: InferplaneError) -> None:
-        self._version.leave(self._ticket)
-        self._version.end(self._started, why)
+        self.version.leave(self.ticket)
+        self.version.end(self._started, why)
