@@ -6,7 +6,16 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from services.cli.commands import about, aliases, endpoints, machine, models, serving, status
+from services.cli.commands import (
+    about,
+    aliases,
+    endpoints,
+    machine,
+    models,
+    serving,
+    status,
+    tuning,
+)
 from services.cli.commands.options import SERVE_PANEL
 
 _HELP_OPTIONS = ["--help", "-h"]
@@ -20,7 +29,7 @@ app = typer.Typer(
     epilog="In a checkout, for who develops it: test, lint, typecheck, generate, lock, release-protos.",
 )
 
-for commands in (about.app, machine.app, status.app, serving.app):
+for commands in (about.app, machine.app, status.app, serving.app, tuning.app):
     app.add_typer(commands)
 app.add_typer(models.app, name="models", rich_help_panel=SERVE_PANEL)
 app.add_typer(aliases.app, name="aliases", rich_help_panel=SERVE_PANEL)

@@ -22,6 +22,7 @@ from inferplane.registry.v1 import (
     model_pb2,
     model_service_pb2,
     model_service_pb2_grpc,
+    placement_pb2,
     placement_service_pb2,
     placement_service_pb2_grpc,
 )
@@ -60,6 +61,10 @@ class Store:
     others_finish: bool = False  # a version is finished by somebody else just before
     uploads: list[tuple[str, int]] = field(default_factory=list)  # path and offset of each
     is_routed: bool = True
+    statuses: list[placement_pb2.Placement] = field(
+        default_factory=list
+    )  # what is listed as placed
+    measured: list[model_pb2.VersionTuning] = field(default_factory=list)  # found at one look each
 
     def breaks(self) -> int | None:
         """After how many bytes the next stream breaks."""
@@ -93,7 +98,19 @@ class _Models(model_service_pb2_grpc.ModelServiceServicer):
         if request.name not in self._store.versions:
             raise NotFoundError(f"{request.name} does not exist")
         version = self._store.versions[request.name]
+        if version.measuring_wanted and self._store.measured:
+            found = self._store.measured.pop(0)
+            if found.instances:
+                version.tuning.CopyFrom(found)
+                version.measuring_wanted = False
         return model_service_pb2.GetModelVersionResponse(model_version=version)
+
+    async def SetModelVersionTuning(self, request: Any, context: Any) -> Any:
+        version = self._store.versions[request.name]
+        assert not request.HasField("tuning")
+        version.ClearField("tuning")
+        version.measuring_wanted = request.measure
+        return model_service_pb2.SetModelVersionTuningResponse(model_version=version)
 
     async def ListModelVersions(self, request: Any, context: Any) -> Any:
         """Pages of one, so that reading all pages is tested too."""
@@ -208,6 +225,9 @@ class _Placements(placement_service_pb2_grpc.PlacementServiceServicer):
             raise AlreadyExistsError(f"{name} exists already")
         self._store.placements.append(name)
         return placement_service_pb2.CreatePlacementResponse(placement=request.placement)
+
+    async def ListPlacements(self, request: Any, context: Any) -> Any:
+        return placement_service_pb2.ListPlacementsResponse(placements=self._store.statuses)
 
 
 class _Discovery(discovery_service_pb2_grpc.DiscoveryServiceServicer):
