@@ -103,6 +103,7 @@ def _parts(
     return RunnerParts(
         cache=sources.cache,
         probe=sources.probe,
+        tunings=sources.tunings,
         loader=OnnxSessionLoader(
             intra_op_threads=config.intra_op_threads,
             execution_providers=config.execution_providers,

@@ -105,7 +105,7 @@ class Roster:
     def _release_unwanted(self) -> None:
         for runner in self._runners.values():
             wanted = self._wanted.get(runner.spec.name)
-            if wanted is None or wanted.spec != runner.spec:
+            if wanted is None or not runner.accepts(wanted.spec):
                 runner.release()
 
     def _start(self, assignment: Assignment, tasks: asyncio.TaskGroup) -> None:
@@ -117,7 +117,7 @@ class Roster:
             self.epoch += 1
             task = tasks.create_task(runner.run(), name=name)
             task.add_done_callback(lambda _: self._forget(name))
-        elif runner.spec == assignment.spec and runner.assignment != assignment:
+        elif runner.accepts(assignment.spec) and runner.assignment != assignment:
             runner.reassign(assignment)
 
     def _forget(self, name: str) -> None:

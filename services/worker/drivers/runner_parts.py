@@ -9,6 +9,7 @@ from services.worker.drivers.traffic import Traffic
 from services.worker.ports.cache import ArtifactCache
 from services.worker.ports.health import Health
 from services.worker.ports.meter import Meter
+from services.worker.ports.registry import TuningStore
 from services.worker.ports.session import Probe, SessionLoader
 
 
@@ -35,6 +36,7 @@ class RunnerParts:
 
     cache: ArtifactCache
     probe: Probe
+    tunings: TuningStore
     loader: SessionLoader
     meter: Meter
     health: Health

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from services.worker.domain import example, instance_plan
-from services.worker.domain.assignment import RunSettings, VersionSpec
+from services.worker.domain.assignment import RunSettings, Tuning, VersionSpec
 from services.worker.domain.batch import BatchLimits, BatchQueue
 from services.worker.domain.execution import (
     Execution,
@@ -48,7 +48,13 @@ class Loaded:
 
     served: ServedVersion
     execution: Execution
+    measured: Tuning | None  # while it was loaded
     kept: AsyncExitStack  # the hold on its cached files
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """What it runs by besides settings and defaults."""
+        return self.served.spec.tuning or self.measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +111,13 @@ class VersionLoader:
                 kept = stack.pop_all()
         _tell(spec, way.execution, report)
         served = self._served(spec, _model(spec, way, sessions), states)
-        return Loaded(served, way.execution, kept)
+        return Loaded(served, way.execution, report.tuning, kept)
 
     def _way(self, spec: VersionSpec, report: ProbeReport, padding: Padding | None) -> _Way:
         defaults = self._parts.defaults
         findings = Findings(
             batching_off_reason="" if report.batchable else report.batching_reason,
-            warnings=report.warnings,
+            warnings=_warnings(report),
             tuning=report.tuning,
         )
         fallback = ExecutionDefaults(
@@ -194,6 +200,13 @@ def _states_of(spec: VersionSpec) -> StatePlan | None:
     """Which tensors are state; None: requests stand by themselves. Raises LoadError."""
     sequence = spec.settings.sequence
     return None if sequence is None else StatePlan.of(spec.signature, sequence.states)
+
+
+def _warnings(report: ProbeReport) -> tuple[str, ...]:
+    if not report.batchable or not report.padding_reason:
+        return report.warnings
+    why = f"requests of unlike lengths don't share runs: {report.padding_reason}"
+    return (*report.warnings, why)
 
 
 def _plan(settings: RunSettings, execution: Execution) -> tuple[Instance, ...]:

@@ -3,21 +3,33 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 import tenacity
 
-from services.worker.domain.assignment import Assignment, VersionSpec
+from services.worker.domain.assignment import Assignment, Tuning, VersionSpec
 from services.worker.domain.execution import Execution
 from services.worker.domain.load_state import Life, LoadError, LoadState
 from services.worker.domain.statistics import VersionStatistics
+from services.worker.drivers.batcher import Batcher
 from services.worker.drivers.runner_parts import RunnerParts
 from services.worker.drivers.served_version import ServedVersion
-from services.worker.drivers.version_loader import VersionLoader
+from services.worker.drivers.traffic import Traffic
+from services.worker.drivers.version_loader import Loaded, VersionLoader
 from services.worker.ports.discovery import VersionReport
+from services.worker.ports.registry import ConnectionLostError
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answering:
+    """What has been loaded and still answers calls."""
+
+    traffic: Traffic
+    computing: asyncio.Task[None]
 
 
 class VersionRunner:
@@ -31,9 +43,13 @@ class VersionRunner:
         self._parts = parts
         self._released = asyncio.Event()
         self._again = asyncio.Event()
-        self._loader = VersionLoader(parts, self.statistics, self._to)
+        self._retuned = asyncio.Event()  # what measuring found has changed
+        self._loader = VersionLoader(parts, self.statistics, self._progressed)
         self.execution: Execution | None = None  # how it is run, once it is loaded
-        self._kept = AsyncExitStack()  # the hold on the cached files, until the version is gone
+        self._answering: dict[Batcher, _Answering] = {}  # the last one takes calls
+        self._kept: list[
+            AsyncExitStack
+        ] = []  # holds on the cached files, until the version is gone
 
     @property
     def spec(self) -> VersionSpec:
@@ -47,15 +63,21 @@ class VersionRunner:
 
     def report(self) -> VersionReport:
         """State and counters as of now."""
-        counters = self.statistics.counters()
-        return VersionReport(self.spec.name, self._life.state, self._life.reason, counters)
+        life, counters = self._life, self.statistics.counters()
+        return VersionReport(self.spec.name, life.state, life.reason, counters, self.execution)
 
     def release(self) -> None:
         """The version is no longer assigned: finish its calls, then unload."""
         self._released.set()
 
+    def accepts(self, spec: VersionSpec) -> bool:
+        """Whether it can become that without being unloaded: the same but for what measuring found."""
+        return _untuned(spec) == _untuned(self.spec)
+
     def reassign(self, assignment: Assignment) -> None:
-        """Its placement was made anew: a load that failed is tried at once."""
+        """Its placement was made anew (a load that failed is tried at once), or it is to run by another tuning."""
+        if assignment.spec != self.spec:
+            self._retuned.set()
         self.assignment = assignment
         self._again.set()
 
@@ -63,18 +85,20 @@ class VersionRunner:
         """Load until it works, serve until released, drain, unload."""
         name = self.spec.name
         try:
-            async with self._loaded() as served:
-                if served is not None:
-                    await self._serve(served)
+            async with self._loaded() as loaded:
+                if loaded is not None:
+                    await self._serve(loaded)
         finally:
-            await self._kept.aclose()
+            for kept in self._kept:
+                await kept.aclose()
             self._parts.streams.forget(str(name))
+            self.execution = None
             self._to(LoadState.GONE)
             _log.info("version unloaded", version=str(name))
 
     @asynccontextmanager
-    async def _loaded(self) -> AsyncIterator[ServedVersion | None]:
-        """The version READY, or None if it was released before."""
+    async def _loaded(self) -> AsyncIterator[Loaded | None]:
+        """The version loaded, or None if it was released before."""
         loading = asyncio.create_task(self._load_until_it_works())
         released = asyncio.create_task(self._released.wait())
         try:
@@ -85,34 +109,80 @@ class VersionRunner:
                 task.cancel()
             await asyncio.gather(loading, released, return_exceptions=True)
 
-    async def _serve(self, served: ServedVersion) -> None:
-        computing = asyncio.create_task(served.batcher.run())
-        released = asyncio.create_task(self._released.wait())
-        watching: asyncio.Task[None] | None = None
+    async def _serve(self, loaded: Loaded) -> None:
         service = str(self.spec.name)
         try:
-            self.served = served
-            await self._parts.health.set_health(service, serving=True)
-            self._to(LoadState.READY)
-            watching = asyncio.create_task(self._watch(served))
-            await asyncio.wait({computing, released, watching}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (computing, watching):
-                if task.done():
-                    task.result()
-            await _end(watching)
-            await self._drain(served)
+            async with asyncio.TaskGroup() as tasks:
+                self._begin(loaded, tasks)
+                await self._parts.health.set_health(service, serving=True)
+                self._to(LoadState.READY)
+                loops = [
+                    tasks.create_task(self._watch()),
+                    tasks.create_task(self._follow_tuning(loaded, tasks)),
+                ]
+                await self._released.wait()
+                for loop in loops:
+                    loop.cancel()
+                await self._drain()
+                for answering in self._answering.values():
+                    answering.computing.cancel()
         finally:
             self.served = None
-            await _end(*filter(None, (computing, released, watching)))
             await self._parts.health.set_health(service, serving=False)
             self._parts.meter.hide(self.spec.name)
 
-    async def _watch(self, served: ServedVersion) -> None:
+    def _begin(self, loaded: Loaded, tasks: asyncio.TaskGroup) -> None:
+        """From now on this one takes the calls."""
+        batcher = loaded.served.batcher
+        computing = tasks.create_task(batcher.run())
+        self._answering[batcher] = _Answering(loaded.served.traffic, computing)
+        self.served, self.execution = loaded.served, loaded.execution
+        self._parts.changed()
+
+    async def _follow_tuning(self, loaded: Loaded, tasks: asyncio.TaskGroup) -> None:
+        """Run by what the registry keeps of measuring: what follows is loaded beside, then takes over."""
+        while True:
+            if loaded.measured is not None:
+                await self._keep(loaded.measured)
+            await self._retuned.wait()
+            self._retuned.clear()
+            is_wanted = self.spec.settings.auto_tune and self.spec.tuning is None
+            if self.spec.tuning == loaded.tuning and not is_wanted:
+                continue
+            try:
+                following = await self._load()
+            except LoadError as error:
+                _log.warning("another tuning fails", version=str(self.spec.name), reason=str(error))
+                continue
+            self._begin(following, tasks)
+            await self._retire(loaded)
+            loaded = following
+
+    async def _retire(self, loaded: Loaded) -> None:
+        """Its calls end, then it is unloaded."""
+        defaults, batcher = self._parts.defaults, loaded.served.batcher
+        answering = self._answering[batcher]
+        await answering.traffic.until_quiet(defaults.quiet_seconds, defaults.drain_seconds)
+        await _end(answering.computing)
+        del self._answering[batcher]
+        await loaded.kept.aclose()
+
+    async def _keep(self, tuning: Tuning) -> None:
+        attempts = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(ConnectionLostError),
+            wait=tenacity.wait_exponential_jitter(max=self._parts.defaults.longest_backoff),
+        )
+        async for attempt in attempts:
+            with attempt:
+                await self._parts.tunings.keep(self.spec.name, tuning)
+
+    async def _watch(self) -> None:
         """READY only while runs come to an end; a run that never does cannot be stopped, only avoided."""
         defaults, service = self._parts.defaults, str(self.spec.name)
         while True:
             await asyncio.sleep(defaults.look_seconds)
-            seconds = served.batcher.stuck_for(defaults.stall_seconds)
+            assert self.served is not None
+            seconds = self.served.batcher.stuck_for(defaults.stall_seconds)
             was_stuck = self._life.state is LoadState.FAILED
             if (seconds is not None) == was_stuck:
                 continue
@@ -125,7 +195,7 @@ class VersionRunner:
                 _log.info("version computes again", version=service)
             await self._parts.health.set_health(service, serving=seconds is None)
 
-    async def _drain(self, served: ServedVersion) -> None:
+    async def _drain(self) -> None:
         defaults = self._parts.defaults
         self._to(LoadState.DRAINING)
         await self._parts.health.set_health(str(self.spec.name), serving=False)
@@ -135,14 +205,18 @@ class VersionRunner:
         except TimeoutError:
             _log.warning("discovery not told that a version drains", version=str(self.spec.name))
         self._parts.streams.end_version(str(self.spec.name))
-        if not await served.traffic.until_quiet(defaults.quiet_seconds, defaults.drain_seconds):
+        quiet = [
+            one.traffic.until_quiet(defaults.quiet_seconds, defaults.drain_seconds)
+            for one in self._answering.values()
+        ]
+        if not all(await asyncio.gather(*quiet)):
             _log.warning(
                 "version unloaded with calls in flight",
                 version=str(self.spec.name),
-                in_flight=served.traffic.in_flight,
+                in_flight=sum(one.traffic.in_flight for one in self._answering.values()),
             )
 
-    async def _load_until_it_works(self) -> ServedVersion:
+    async def _load_until_it_works(self) -> Loaded:
         attempts = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(LoadError),
             wait=tenacity.wait_exponential_jitter(
@@ -156,11 +230,16 @@ class VersionRunner:
                 return await self._load()
         raise AssertionError("attempts have no end")
 
-    async def _load(self) -> ServedVersion:
+    async def _load(self) -> Loaded:
+        self._retuned.clear()
         loaded = await self._loader.load(self.spec)
-        self._kept = loaded.kept
-        self.execution = loaded.execution
-        return loaded.served
+        self._kept.append(loaded.kept)
+        return loaded
+
+    def _progressed(self, state: LoadState) -> None:
+        """While it is loaded beside, its state is that of what serves."""
+        if self.served is None:
+            self._to(state)
 
     def _to(self, state: LoadState, reason: str = "") -> None:
         self._life.to(state, reason)
@@ -186,6 +265,10 @@ class VersionRunner:
                 await self._again.wait()
         except TimeoutError:
             return
+
+
+def _untuned(spec: VersionSpec) -> VersionSpec:
+    return replace(spec, tuning=None, settings=replace(spec.settings, auto_tune=False))
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:
