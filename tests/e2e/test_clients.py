@@ -43,6 +43,12 @@ def test_tritonclient(protocol: str, mesh: Mesh, files: dict[str, Path]) -> None
     assert seen["labels"] == labels.tolist()
     assert seen["not_requested"] is None
     assert seen["response"] == {"model_name": "digits", "model_version": "2", "id": "r1"}
+    counted = seen["statistics"]
+    assert (counted["name"], counted["version"]) == ("digits", "2")
+    assert int(counted["inference_count"]) >= 8
+    assert int(counted["inference_stats"]["success"]["count"]) > 0
+    assert counted["batch_stats"]
+    assert {said["name"] for said in seen["all_statistics"]} >= {"digits", "minilm"}
     encoded = minilm.tokenizer().encode("A cat sleeps on the sofa.")
     feeds = {
         "input_ids": np.array([encoded.ids]),

@@ -34,6 +34,10 @@ def main(protocol: str, address: str) -> dict[str, Any]:
     wanted = [triton.InferRequestedOutput("label")]
     answer = client.infer("digits", [image], model_version="2", request_id="r1", outputs=wanted)
     seen["labels"] = answer.as_numpy("label").tolist()
+    # Each time of the worker that answers: one of them has computed.
+    counted = [_plain(client.get_inference_statistics("digits", "2")) for _ in range(20)]
+    seen["statistics"] = max((s["model_stats"][0] for s in counted), key=_rows)
+    seen["all_statistics"] = _plain(client.get_inference_statistics())["model_stats"]
     seen["not_requested"] = answer.as_numpy("probabilities")
     seen["response"] = {
         key: _plain(answer.get_response())[key] for key in ("model_name", "model_version", "id")
@@ -51,6 +55,10 @@ def main(protocol: str, address: str) -> dict[str, Any]:
     seen["embedding"] = client.infer("minilm", inputs).as_numpy("sentence_embedding")[0].tolist()
     client.close()
     return seen
+
+
+def _rows(statistics: dict[str, Any]) -> int:
+    return int(statistics.get("inference_count", 0))
 
 
 def _plain(message: Any) -> dict[str, Any]:

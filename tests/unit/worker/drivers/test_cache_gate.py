@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.rpc.errors import (
     DeadlineExceededError,
@@ -284,3 +286,65 @@ async def test_an_answer_larger_than_the_bound_is_given_and_not_kept() -> None:
     assert sorted(fixture.told) == ["1", "2"]
     fixture.ask("3", asked())
     assert len(fixture.behind.admitted) == 1
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["ask", "leave", "answer", "error", "late", "tick"]), st.integers(0, 3)
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_each_caller_is_told_once_or_has_left(steps: list[tuple[str, int]]) -> None:
+    """Whatever comes in which order; in the end nothing is left behind, and each answer is that of its own request."""
+
+    async def play() -> None:
+        fixture, told, left = Fixture(), list[int](), set[int]()
+        tickets: list[tuple[Asking, int]] = []
+
+        def ask(which: int) -> None:
+            number = len(tickets)
+            deadline = None if which % 2 else 1.0
+            # A keyed answer: request n is answered with 10 n.
+            request = asked(float(which // 2))
+
+            def deliver(answer: Answer) -> None:
+                assert number not in left
+                told.append(number)
+                if not isinstance(answer, InferplaneError):
+                    assert answer["y"].tolist() == [10.0 * (which // 2)]
+
+            tickets.append((fixture.gate.admit(request, deadline, deliver), which))
+
+        def answer(error: InferplaneError | None) -> None:
+            waiting = [a for a in fixture.behind.admitted if a not in fixture.behind.left]
+            if waiting:
+                fixture.behind.admitted.remove(waiting[0])
+                x = float(waiting[0].request.feeds["x"][0])
+                waiting[0].deliver(error or {"y": np.array([10 * x], np.float32)})
+
+        for what, which in steps:
+            if what == "ask":
+                ask(which)
+            elif what == "leave" and tickets:
+                number = which % len(tickets)
+                left.add(number)
+                fixture.gate.leave(tickets[number][0])
+            elif what == "tick":
+                await asyncio.sleep(0)
+            else:
+                errors = {
+                    "error": InvalidArgumentError("wrong"),
+                    "late": DeadlineExceededError("late"),
+                }
+                answer(errors.get(what))
+        while [a for a in fixture.behind.admitted if a not in fixture.behind.left]:
+            answer(None)
+        await asyncio.sleep(0)
+        assert len(told) == len(set(told))
+        assert set(told) | left == set(range(len(tickets)))
+        fixture.check()
+
+    asyncio.run(play())
