@@ -163,14 +163,17 @@ def test_push_of_a_folder_and_pull(mesh: RunningMesh, tmp_path: Path) -> None:
     files = {"m.onnx": bad.external("data/w.bin"), "data/w.bin": b"\x00\x00\x80\x3f" * 2}
     for name, content in files.items():
         (folder / name).write_bytes(content)
+    settings = _write(tmp_path, "s.yaml", b"{max_batch_size: 4, max_queue_rows: 99, cpus: [0]}")
     pushed = _ok(
         mesh,
         *("models", "push", "folder", str(folder), "--tag", "team=vision", "--lineage", "run=7"),
         *("--description", "adds", "--max-batch-size", "8", "--max-queue-delay-us", "500"),
+        *("--settings", settings),
     )
     assert [file["path"] for file in pushed["files"]] == ["data/w.bin", "m.onnx"]
     assert pushed["lineage"] == {"run": "7"}
-    assert pushed["settings"]["max_batch_size"] == 8
+    assert pushed["settings"]["max_batch_size"] == 8  # the flag's, not the file's
+    assert (pushed["settings"]["max_queue_rows"], pushed["settings"]["cpus"]) == ("99", [0])
     model = _ok(mesh, "models", "get", "folder")
     assert (model["description"], model["tags"]) == ("adds", {"team": "vision"})
     target = tmp_path / "pulled"

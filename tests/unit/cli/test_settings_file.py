@@ -1,6 +1,7 @@
 """Settings of a version as YAML, and what flags say beside it."""
 
 import json
+from pathlib import Path
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -110,3 +111,16 @@ def test_all_that_is_set_is_shown() -> None:
     assert tuning_line(version) == (
         "threads 1, instances 2, max batch 64: 4321 rows/s, 4.3 × one thread without batches (2 CPUs)"
     )
+
+
+def test_the_document_s_example() -> None:
+    """What docs/cli.md shows is read as it stands there."""
+    text = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    example = text.partition("## Settings of a version")[2].split("```yaml\n")[1].split("```")[0]
+    found = settings_file.parse(example, "docs/cli.md")
+    assert [padded.name for padded in found.padded_inputs] == [
+        "input_ids",
+        "attention_mask",
+        "token_type_ids",
+    ]
+    assert found.tuning_mode == model_pb2.TUNING_MODE_AUTO
