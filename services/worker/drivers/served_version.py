@@ -17,9 +17,9 @@ from services.worker.drivers.traffic import Traffic
 from services.worker.ports.gate import Deliver, Gate, Ticket
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ServedVersion:
-    """What servicers need of a loaded version."""
+    """What servicers need of a loaded version; equal only to itself."""
 
     spec: VersionSpec
     batcher: Batcher
