@@ -1,36 +1,31 @@
-"""The worker's two fronts side by side: calls per second and CPU per call, over a unix socket and through Envoy.
+"""The worker's fronts beside a naive server: calls per second, latency, CPU per call, straight and through Envoy.
 
-Run: .venv/bin/python -m benchmarks.front [--seconds 2] [--skip-edge]
+Run: .venv/bin/python -m benchmarks.front [--seconds 2] [--in-flight 1,8,32,128] [--skip-edge]
 
-Two worker processes serve the same model, one by the fast front, one by grpcio. A generator process of its own, an
-HTTP/2 client that keeps so many calls in flight on one connection, asks them in turns. Its requests have one row; each
-answer is compared byte by byte with that of bare ONNX Runtime, before the timing and in it. Ends with 1 if one differs.
+One process each: the worker by its fast front, the worker by grpcio, a naive grpc.aio server (protobuf, `session.run`
+inline) and an echo by grpc.aio, which costs what grpcio alone costs. All serve the same small MLP; a generator process
+asks for single rows, so many in flight on one connection or more. Answers are compared byte by byte with those of bare
+ONNX Runtime, before the timing and in it (the echo's: with its one answer). Machines differ and are shared: each cell
+is the best of some repeats, and CPU per call is told as a multiple of the echo's too. Ends with 1 if an answer differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import faulthandler
 import json
-import socket
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import ngh2
-import numpy as np
-import onnxruntime
 import psutil
-from inference import open_inference_pb2 as oip
 
-from services.cli.demo import digits
+from benchmarks import mlp, naive
+from benchmarks.h2_load import Exchange, Load
 from services.router.domain.topology import Endpoint, Target
-from services.rpc import address as addresses
 from services.rpc.names import EndpointName, VersionName
 from tests.integration.router.edge import EdgeUnderTest
 from tests.integration.worker import registry_stand_in
@@ -38,191 +33,143 @@ from tests.integration.worker.registry_stand_in import Registry
 from tests.integration.worker.worker_process import running
 from tests.models import artifact
 
-IN_FLIGHT = (1, 8, 32, 128)
 FRONTS = {"front": "auto", "grpcio": "grpcio"}
-VERSIONS = {"front": "1", "grpcio": "2"}
-_SAMPLES = 64
-_CHECKED = 256  # calls that are compared before the timing
-_WARM = 0.3  # seconds
-
-
-# The generator
-
-
-@dataclass(slots=True)
-class Generator:
-    """Calls on one connection, each answer compared with what it must be."""
-
-    sock: socket.socket
-    bodies: list[bytes]
-    answers: list[bytes]
-    connection: ngh2.Connection = field(default_factory=lambda: ngh2.Connection(ngh2.Role.CLIENT))
-    waiting: dict[int, tuple[int, bytearray]] = field(default_factory=dict)
-    sent: int = 0
-    right: int = 0
-    wrong: int = 0
-
-    def begin(self) -> None:
-        """One more call."""
-        number = self.sent % len(self.bodies)
-        self.sent += 1
-        stream = self.connection.send_request(HEADERS)
-        self.connection.send_data(stream, self.bodies[number], end_stream=True)
-        self.waiting[stream] = (number, bytearray())
-
-    def step(self) -> int:
-        """Send, receive once; the number of calls that ended."""
-        out = self.connection.data_to_send()
-        if out:
-            self.sock.sendall(out)
-        data = self.sock.recv(1 << 18)
-        if not data:
-            raise ConnectionError("the peer closed the connection")
-        self.connection.receive_data(data)
-        ended = 0
-        for event in self.connection.events():
-            if isinstance(event, ngh2.DataReceived):
-                self.waiting[event.stream_id][1].extend(event.data)
-            elif isinstance(event, ngh2.StreamClosed):
-                number, answer = self.waiting.pop(event.stream_id)
-                if answer == self.answers[number]:
-                    self.right += 1
-                else:
-                    self.wrong += 1
-                ended += 1
-        return ended
-
-    def keep(self, in_flight: int, *, calls: int = 1 << 60, seconds: float = 1e9) -> float:
-        """So many in flight until so many have been sent or so long has passed; the seconds that took."""
-        begin = time.perf_counter()
-        end, first = begin + seconds, self.sent
-        while True:
-            is_open = time.perf_counter() < end
-            while is_open and len(self.waiting) < in_flight and self.sent - first < calls:
-                self.begin()
-            if not self.waiting:
-                return time.perf_counter() - begin
-            self.step()
-
-
-HEADERS = (
-    (b":method", b"POST"),
-    (b":scheme", b"http"),
-    (b":path", b"/inference.GRPCInferenceService/ModelInfer"),
-    (b":authority", b"localhost"),
-    (b"content-type", b"application/grpc"),
-    (b"te", b"trailers"),
-    (b"grpc-timeout", b"10S"),
-)
-
-
-def generate(order: dict[str, object]) -> dict[str, float]:
-    """What the generator process does: check, warm up, time."""
-    parsed = addresses.parse(str(order["address"]))
-    if parsed.path is not None:
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(parsed.path)
-    else:
-        sock = socket.create_connection((parsed.host, parsed.port))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    bodies, answers = samples(Path(str(order["model"])), str(order["name"]), str(order["version"]))
-    generator = Generator(sock, bodies, answers)
-    generator.connection.initiate_connection({})
-    in_flight = int(str(order["in_flight"]))
-    generator.keep(in_flight, calls=_CHECKED)
-    generator.keep(in_flight, seconds=_WARM)
-    if generator.wrong:
-        raise AssertionError(f"{generator.wrong} of {generator.sent} answers are wrong")
-    pids = [psutil.Process(pid) for pid in json.loads(str(order["pids"]))]
-    before, right = [cpu(process) for process in pids], generator.right
-    seconds = generator.keep(in_flight, seconds=float(str(order["seconds"])))
-    calls = generator.right - right
-    spent = [cpu(process) - was for process, was in zip(pids, before, strict=True)]
-    return {
-        "calls": calls / seconds,
-        "worker": 1e6 * spent[0] / max(calls, 1),
-        "envoy": 1e6 * spent[1] / max(calls, 1) if len(spent) > 1 else 0.0,
-        "wrong": generator.wrong,
-    }
-
-
-def samples(model: Path, name: str, version: str) -> tuple[list[bytes], list[bytes]]:
-    """Requests and the very bytes of their answers."""
-    images = digits.load().held_out_images[:_SAMPLES]
-    labels = onnxruntime.InferenceSession(model).run(["label"], {"image": images})[0]
-    bodies: list[bytes] = []
-    answers: list[bytes] = []
-    for image, label in zip(images, labels, strict=True):
-        request = oip.ModelInferRequest(model_name=name)
-        request.inputs.add(name="image", datatype="FP32", shape=[1, image.size])
-        request.outputs.add(name="label")
-        request.raw_input_contents.append(image.astype(np.float32).tobytes())
-        answer = oip.ModelInferResponse(model_name=name, model_version=version)
-        answer.outputs.add(name="label", datatype="INT64", shape=[1])
-        answer.raw_output_contents.append(np.array([label], np.int64).tobytes())
-        for message, into in ((request, bodies), (answer, answers)):
-            data = message.SerializeToString()
-            into.append(b"\0" + len(data).to_bytes(4, "big") + data)
-    return bodies, answers
-
-
-def cpu(process: psutil.Process) -> float:
-    """Seconds of CPU that a process has used."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-# The measurement
+VERSION = "1"
+_CHECKED = 1000  # calls that are compared, and warm it up, before the timing
+_REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What is measured: a worker, or an edge before it."""
+    """What is measured: a server, or an edge before it."""
 
-    front: str
+    name: str
     address: str
-    name: str  # of the model or endpoint
-    pids: list[int]  # worker, Envoy
+    model: str  # or endpoint
+    pids: list[int]  # the server's, Envoy's
 
 
-async def measure(server: Server, model: Path, in_flight: int, seconds: float) -> dict[str, float]:
-    """One row, in a process of its own."""
-    order = {
-        "address": server.address,
-        "model": str(model),
-        "name": server.name,
-        "version": VERSIONS[server.front],
-        "in_flight": in_flight,
-        "seconds": seconds,
-        "pids": json.dumps(server.pids),
-    }
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a generator process is to do."""
+
+    server: Server
+    in_flight: int
+    connections: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What it found; times in µs, CPU per call."""
+
+    calls: float  # per second
+    p50: float
+    p99: float
+    server: float
+    envoy: float
+    generator: float
+    wrong: int
+
+
+# The generator process
+
+
+def generate(order: Order) -> Cell:
+    """Check, then time; the repeat in which calls cost the server least."""
+    server = order.server
+    exchanges = mlp.exchanges(server.model, VERSION)
+    if server.name == "echo":
+        exchanges = [Exchange(e.body, exchanges[0].answer) for e in exchanges]
+    load = Load(server.address, exchanges, min(order.connections, order.in_flight))
+    checked = load.keep(order.in_flight, calls=_CHECKED)
+    if checked.wrong:
+        raise AssertionError(f"{checked.wrong} of {_CHECKED} answers are wrong")
+    cells = [_timed(load, order) for _ in range(_REPEATS)]
+    load.close()
+    wrong = sum(cell.wrong for cell in cells)
+    best = min(cells, key=lambda cell: cell.server + cell.envoy)
+    return Cell(**{**asdict(best), "calls": max(c.calls for c in cells), "wrong": wrong})
+
+
+def _timed(load: Load, order: Order) -> Cell:
+    watched = [psutil.Process(pid) for pid in (*order.server.pids, psutil.Process().pid)]
+    before = [_cpu(process) for process in watched]
+    result = load.keep(order.in_flight, seconds=order.seconds / _REPEATS)
+    spent = [
+        1e6 * (_cpu(process) - was) / max(result.calls, 1)
+        for process, was in zip(watched, before, strict=True)
+    ]
+    return Cell(
+        calls=result.calls / result.seconds,
+        p50=1e6 * result.quantile(0.5),
+        p99=1e6 * result.quantile(0.99),
+        server=spent[0],
+        envoy=sum(spent[1:-1]),
+        generator=spent[-1],
+        wrong=result.wrong,
+    )
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+async def measure(order: Order) -> Cell:
+    """One cell, by a process of its own."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.front", "--generate", json.dumps(order)),
+        *(sys.executable, "-m", "benchmarks.front", "--generate", json.dumps(asdict(order))),
         stdout=asyncio.subprocess.PIPE,
     )
     out, _ = await process.communicate()
     if process.returncode:
         raise SystemExit(f"the generator ended with {process.returncode}, having said {out!r}")
-    row: dict[str, float] = json.loads(out)
-    return row
+    return Cell(**json.loads(out))
+
+
+# The servers
 
 
 @asynccontextmanager
-async def workers(folder: Path, model: Path) -> AsyncIterator[dict[str, Server]]:
+async def workers(folder: Path) -> AsyncIterator[dict[str, Server]]:
     """One worker for each front, READY."""
     registry, address = Registry(), f"unix:{folder}/registry.sock"
-    graph = await asyncio.to_thread(model.read_bytes)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(registry_stand_in.serving(registry, address))
         found = {}
         for front, setting in FRONTS.items():
-            version = f"models/digits/versions/{VERSIONS[front]}"
-            await registry.put(version, artifact.of_model(graph), pool=front)
+            # A model each, since one registry serves both; its name is as long as an endpoint's through the edge.
+            version = f"models/{front}/versions/{VERSION}"
+            await registry.put(version, artifact.of_model(mlp.graph()), pool=front)
             variables = {"front": setting, "pool": front, "max_batch_size": "128"}
             worker = await stack.enter_async_context(running(folder, address, **variables))
             await registry.until_state(version, "READY")
-            found[front] = Server(front, worker.address, "digits", [worker.process.pid])
+            found[front] = Server(front, worker.address, front, [worker.process.pid])
         yield found
+
+
+@asynccontextmanager
+async def others(folder: Path) -> AsyncIterator[dict[str, Server]]:
+    """The naive server and the echo."""
+    async with AsyncExitStack() as stack:
+        found = {}
+        for what in ("naive", "echo"):
+            address = f"unix:{folder}/{what}.sock"
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "benchmarks.naive", what, address),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            stack.push_async_callback(_ended, process)
+            assert process.stdout is not None
+            await process.stdout.readline()
+            found[what] = Server(what, address, naive.NAME, [process.pid])
+        yield found
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    process.kill()
+    await process.wait()
 
 
 @asynccontextmanager
@@ -230,9 +177,9 @@ async def edge(folder: Path, direct: dict[str, Server]) -> AsyncIterator[dict[st
     """A router and an Envoy before both workers, each with an endpoint of its own."""
     started = await EdgeUnderTest.start(folder)
     try:
-        names = {front: VersionName("digits", VERSIONS[front]) for front in direct}
-        started.set_workers({server.address: {names[f]} for f, server in direct.items()})
-        for front, version in names.items():
+        versions = {front: VersionName(front, VERSION) for front in direct}
+        started.set_workers({server.address: {versions[f]} for f, server in direct.items()})
+        for front, version in versions.items():
             started.set_endpoint(
                 Endpoint(name=EndpointName(front), targets=(Target(version, 100),))
             )
@@ -246,37 +193,69 @@ async def edge(folder: Path, direct: dict[str, Server]) -> AsyncIterator[dict[st
         await started.stop()
 
 
-async def compare(title: str, servers: dict[str, Server], model: Path, seconds: float) -> float:
-    """A table: both fronts in turns; the number of wrong answers."""
-    say(f"\n{title}\n")
+# The tables
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked of all servers."""
+
+    in_flight: list[int]
+    connections: int
+    seconds: float
+
+
+async def compare(title: str, servers: dict[str, Server], plan: Plan) -> dict[str, list[Cell]]:
+    """A table: the servers in turns."""
     say(
-        "| in flight | front calls/s | grpcio calls/s | ratio |"
-        " front CPU µs | grpcio CPU µs | ratio | Envoy CPU µs, front / grpcio |\n"
+        f"\n{title}\n\n| in flight | server | calls/s | p50 µs | p99 µs | server CPU µs | Envoy CPU µs"
     )
-    say("|---|---|---|---|---|---|---|---|\n")
-    wrong = 0.0
-    for in_flight in IN_FLIGHT:
-        row = {f: await measure(s, model, in_flight, seconds) for f, s in servers.items()}
-        a, b = row["front"], row["grpcio"]
-        wrong += a["wrong"] + b["wrong"]
-        say(
-            f"| {in_flight} | {a['calls']:,.0f} | {b['calls']:,.0f} | {a['calls'] / b['calls']:.1f}"
-            f" | {a['worker']:.1f} | {b['worker']:.1f} | {b['worker'] / max(a['worker'], 0.1):.1f}"
-            f" | {a['envoy']:.1f} / {b['envoy']:.1f} |\n"
-        )
-    return wrong
+    say(
+        " | CPU, echo = 1 | calls/s, naive = 1 | generator CPU µs |\n|---|---|---|---|---|---|---|---|---|---|\n"
+    )
+    found: dict[str, list[Cell]] = {name: [] for name in servers}
+    for in_flight in plan.in_flight:
+        for name, server in servers.items():
+            order = Order(server, in_flight, plan.connections, plan.seconds)
+            found[name].append(await measure(order))
+        row = {name: cells[-1] for name, cells in found.items()}
+        for name, cell in row.items():
+            say(_row(in_flight, name, cell, row))
+    return found
 
 
-async def benchmark(seconds: float, *, with_edge: bool) -> int:
+def _row(in_flight: int, name: str, cell: Cell, row: dict[str, Cell]) -> str:
+    echo, plain = row.get("echo"), row.get("naive")
+    spent = cell.server + cell.envoy
+    values = (
+        f"{in_flight}",
+        name,
+        f"{cell.calls:,.0f}",
+        f"{cell.p50:,.0f}",
+        f"{cell.p99:,.0f}",
+        f"{cell.server:.1f}",
+        f"{cell.envoy:.1f}" if cell.envoy else "–",
+        f"{spent / echo.server:.3f}" if echo else "–",
+        f"{cell.calls / plain.calls:.2f}" if plain else "–",
+        f"{cell.generator:.1f}",
+    )
+    return f"| {' | '.join(values)} |\n"
+
+
+async def benchmark(plan: Plan, *, with_edge: bool) -> int:
     """Both tables."""
+    wrong = 0
     with tempfile.TemporaryDirectory(prefix="ip-bench-") as name:
         folder = Path(name)
-        model = digits.export("2", folder)
-        async with workers(folder, model) as direct:
-            wrong = await compare("Unix socket", direct, model, seconds)
+        async with workers(folder) as ours, others(folder) as theirs:
+            found = await compare("Unix socket", {**ours, **theirs}, plan)
+            wrong += sum(cell.wrong for cells in found.values() for cell in cells)
             if with_edge:
-                async with edge(folder, direct) as through:
-                    wrong += await compare("Through Envoy (TCP)", through, model, seconds)
+                async with edge(folder, ours) as through:
+                    # The echo is asked again: what is a multiple of it must be of the same minutes.
+                    servers = {**through, "echo": theirs["echo"]}
+                    found = await compare("Through Envoy (TCP), the echo straight", servers, plan)
+                    wrong += sum(cell.wrong for cells in found.values() for cell in cells)
     return 1 if wrong else 0
 
 
@@ -289,16 +268,20 @@ def say(text: str) -> None:
 def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a cell")
+    parser.add_argument("--in-flight", default="1,8,32,128")
+    parser.add_argument("--connections", type=int, default=1, help="at most")
     parser.add_argument("--skip-edge", action="store_true")
     parser.add_argument("--generate", help=argparse.SUPPRESS)
-    order = parser.parse_args()
-    if order.generate:
-        faulthandler.enable()  # the codec is C
-        say(json.dumps(generate(json.loads(order.generate))))
+    given = parser.parse_args()
+    if given.generate:
+        order = json.loads(given.generate)
+        order["server"] = Server(**order["server"])
+        say(json.dumps(asdict(generate(Order(**order)))))
         return 0
+    plan = Plan([int(n) for n in given.in_flight.split(",")], given.connections, given.seconds)
     # Not uvloop: it forks with gRPC's threads about, and twice a child crashed before it said anything.
-    return asyncio.run(benchmark(order.seconds, with_edge=not order.skip_edge))
+    return asyncio.run(benchmark(plan, with_edge=not given.skip_edge))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""A small multi-layer perceptron, 30-64-64-1, as fraud detectors are: a model that costs less than any server around it."""
+"""A small perceptron, 30-64-64-1, as fraud detectors are: a model that costs less than any server around it."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ def graph() -> bytes:
     """Input `features` FP32 [n, 30], output `probability` FP32 [n, 1]."""
     random = np.random.default_rng(_SEED)
     nodes, weights, last = [], [], "features"
-    for layer, (rows, columns) in enumerate(zip(_WIDTHS, _WIDTHS[1:], strict=False)):
+    for layer, (rows, columns) in enumerate(itertools.pairwise(_WIDTHS)):
         weight = random.normal(0, rows**-0.5, (rows, columns)).astype(np.float32)
         bias = random.normal(0, 0.1, columns).astype(np.float32)
         weights += [
