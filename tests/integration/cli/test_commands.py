@@ -27,7 +27,8 @@ _INPUT = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
     """One mesh for all tests here; each uses models and endpoints of its own."""
-    with running_mesh(tmp_path_factory.mktemp("state"), "--workers", "1") as running:
+    variables = {"INFERPLANE_TUNE_SECONDS": "0.5"}
+    with running_mesh(tmp_path_factory.mktemp("state"), "--workers", "1", **variables) as running:
         yield running
 
 
@@ -145,6 +146,19 @@ def test_deploy_without_a_worker_says_so(mesh: RunningMesh, tmp_path: Path) -> N
     assert error["reason"] == "NO_WORKER"
     assert "inferplane worker --pool gpu" in error["message"]
     assert _refused(mesh, 3, "endpoints", "get", "lonely")["status"] == "NOT_FOUND"
+
+
+def test_tune(mesh: RunningMesh, tmp_path: Path) -> None:
+    """A version that is served is measured by its worker, answers meanwhile, and keeps what was found."""
+    _push(mesh, tmp_path, "tuned@1")
+    assert _refused(mesh, 5, "tune", "tuned@1")["reason"] == "NOT_PLACED"
+    _ok(mesh, "deploy", "tuned@1")
+    tuned = _ok(mesh, "tune", "tuned@1")
+    assert tuned["before"]["rows_per_second"] is None
+    assert tuned["after"]["ratio"] > 0
+    assert tuned["model_version"]["tuning"]["instances"] == tuned["after"]["instances"]
+    assert _ok(mesh, "models", "get", "tuned@1") == tuned["model_version"]
+    assert _y(mesh, "tuned") == ("1", [2, 4])
 
 
 def test_push_again_changes_nothing(mesh: RunningMesh, tmp_path: Path) -> None:
