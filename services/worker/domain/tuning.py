@@ -1,15 +1,17 @@
 """Finds the threads, instances and batch size that compute the most rows, in few measurements. It has no clock.
 
-First batches grow with one instance of one thread, until they gain nothing. Then that batch is tried on every way to
-share out the CPUs, the fullest first. Then the batches beside it on the best of those.
+First batches grow with one instance of one thread, until they lose. Then the best is tried on every way to share out
+the CPUs, the fullest first. Then the batches beside it on the best of those. The best few are measured twice: a machine
+that does other work too makes layouts look slower than they are, never faster.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from services.worker.domain.assignment import RunSettings, Tuning
 
-_GAIN = 1.05  # a step up must gain so much, or the one after it
+_LOSS = 0.7  # of the best: two batches in a row below it, and larger ones are not tried
+_TWICE = 3  # layouts that are measured again
 _GOOD_ENOUGH = 0.9  # of the best: then fewer threads, and shorter runs, are worth more
 _LONGEST_RUN = 0.05  # seconds that a run may always last
 _TIMES_BASELINE = 4  # and so many times a single row's
@@ -60,11 +62,13 @@ class Search:
 
     def next(self) -> Layout | None:
         """What to measure now; None: enough is known."""
-        return next((layout for layout in self._plan if layout not in self._found), None)
+        return next(self._plan, None)
 
     def note(self, layout: Layout, measured: Measured | None) -> None:
-        """Take over what a layout reached; None: it cannot be run."""
-        self._found[layout] = measured
+        """Take over what a layout reached, at its best; None: it cannot be run."""
+        before = self._found.get(layout)
+        if before is None or measured is None or measured.rows_per_second > before.rows_per_second:
+            self._found[layout] = measured
 
     def best(self) -> Tuning | None:
         """The layout to use as of now; None: nothing that settings allow could be measured."""
@@ -115,27 +119,36 @@ class Search:
         yield from self._growing([replace(narrow, max_batch_size=size) for size in batches])
         start = self._chosen()
         size = start[0].max_batch_size if start else batches[0]
-        for layout in self._layouts():
-            yield replace(layout, max_batch_size=size)
+        yield from self._new(replace(layout, max_batch_size=size) for layout in self._layouts())
         end = self._chosen()
         if end is not None:
             place = batches.index(end[0].max_batch_size)
-            for near in batches[max(0, place - 1) : place + 2]:
-                yield replace(end[0], max_batch_size=near)
+            near = batches[max(0, place - 1) : place + 2]
+            yield from self._new(replace(end[0], max_batch_size=size) for size in near)
+        yield from self._fastest(_TWICE)
+
+    def _new(self, layouts: Iterable[Layout]) -> Iterator[Layout]:
+        """Those that are not measured yet."""
+        return (layout for layout in layouts if layout not in self._found)
+
+    def _fastest(self, count: int) -> list[Layout]:
+        rates = {
+            layout: measured.rows_per_second
+            for layout, measured in self._found.items()
+            if measured is not None and self._is_allowed(layout) and self._is_quick(measured)
+        }
+        return sorted(rates, key=lambda layout: -rates[layout])[:count]
 
     def _growing(self, layouts: list[Layout]) -> Iterator[Layout]:
-        """One after the other, until two in a row have gained nothing."""
+        """One after the other, until two in a row have lost, or runs last too long."""
         best, poor = 0.0, 0
         for layout in layouts:
-            yield layout
+            yield from self._new([layout])
             measured = self._found.get(layout)
             if measured is None or not self._is_quick(measured):
                 return
-            if measured.rows_per_second > best * _GAIN:
-                poor = 0
-            else:
-                poor += 1
             best = max(best, measured.rows_per_second)
+            poor = poor + 1 if measured.rows_per_second < best * _LOSS else 0
             if poor == 2:
                 return
 

@@ -16,6 +16,8 @@ from inferplane.registry.v1 import (
     artifact_service_pb2,
     artifact_service_pb2_grpc,
     model_pb2,
+    model_service_pb2,
+    model_service_pb2_grpc,
     placement_pb2,
     watch_service_pb2,
     watch_service_pb2_grpc,
@@ -77,6 +79,17 @@ class Registry:
         )
         await self.publish()
 
+    async def tune(self, name: str, tuning: model_pb2.VersionTuning | None) -> None:
+        """Keep a tuning with a version, or have it measured again."""
+        version = model_pb2.ModelVersion()
+        version.CopyFrom(self.versions[name])
+        version.ClearField("tuning")
+        version.measuring_wanted = tuning is None
+        if tuning is not None:
+            version.tuning.CopyFrom(tuning)
+        self.versions[name] = version
+        await self.publish()
+
     async def publish(self) -> None:
         """Let watchers and waiting tests look again."""
         self.revision += 1
@@ -120,6 +133,7 @@ class Registry:
 class _Servicer(
     watch_service_pb2_grpc.WatchServiceServicer,
     artifact_service_pb2_grpc.ArtifactServiceServicer,
+    model_service_pb2_grpc.ModelServiceServicer,
     discovery_service_pb2_grpc.DiscoveryServiceServicer,
 ):
     def __init__(self, registry: Registry) -> None:
@@ -155,6 +169,16 @@ class _Servicer(
                 chunk=data[start : start + registry.chunk]
             )
 
+    async def SetModelVersionTuning(
+        self, request: model_service_pb2.SetModelVersionTuningRequest, context: Context
+    ) -> model_service_pb2.SetModelVersionTuningResponse:
+        version = self._registry.versions[request.name]
+        if not (request.only_if_unset and version.HasField("tuning")):
+            await self._registry.tune(request.name, request.tuning)
+        return model_service_pb2.SetModelVersionTuningResponse(
+            model_version=self._registry.versions[request.name]
+        )
+
     async def RegisterWorker(
         self, request: discovery.RegisterWorkerRequest, context: Context
     ) -> discovery.RegisterWorkerResponse:
@@ -181,6 +205,7 @@ async def serving(registry: Registry, address: str) -> AsyncIterator[None]:
     servicer = _Servicer(registry)  # type: ignore[abstract] # the worker calls no other method
     watch_service_pb2_grpc.add_WatchServiceServicer_to_server(servicer, server)
     artifact_service_pb2_grpc.add_ArtifactServiceServicer_to_server(servicer, server)
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(servicer, server)
     discovery_service_pb2_grpc.add_DiscoveryServiceServicer_to_server(servicer, server)
     server.add_insecure_port(address)
     await server.start()

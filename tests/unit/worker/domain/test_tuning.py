@@ -71,7 +71,7 @@ def test_the_fastest_layout_is_found(measure: Machine, expected: Layout) -> None
     tuning, seen = searched(measure, room())
     assert layout_of(tuning) == expected
     assert len(seen) < 25
-    assert len(set(seen)) == len(seen)
+    assert len(seen) - len(set(seen)) <= 3
     baseline = measure(Layout(1, 1, 1))
     assert tuning is not None
     assert baseline is not None
@@ -108,6 +108,21 @@ def test_settings_that_say_something_are_kept(settings: RunSettings, allowed: La
         assert allowed.instances in (0, layout.instances)
         assert allowed.max_batch_size in (0, layout.max_batch_size)
     assert seen[0] == Layout(1, 1, 1)
+
+
+def test_what_looked_slow_once_is_measured_again() -> None:
+    """Other work on the machine slows one measurement, not the layout."""
+    quiet, seen = machine(per_run=0.001, per_row=0.000001, cpus=1), set()
+
+    def measure(layout: Layout) -> Measured | None:
+        found = quiet(layout)
+        assert found is not None
+        slowed = layout.max_batch_size == 64 and layout not in seen
+        seen.add(layout)
+        return Measured(found.rows_per_second * (0.8 if slowed else 1), found.run_seconds)
+
+    tuning, _ = searched(measure, room())
+    assert layout_of(tuning) == Layout(1, 1, 64)
 
 
 def test_without_batches_only_threads_and_instances_are_tried() -> None:
