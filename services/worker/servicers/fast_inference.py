@@ -145,7 +145,6 @@ class _Running:
                 call.head.tenant,
             )
             self._facts = checked.facts
-            self._facts = checked.facts
             self.ticket: Ticket = version.admit(checked, call.deadline, self._deliver)
         except Exception as error:  # noqa: BLE001 - as in the interceptor, which grpcio's calls pass
             self._fail(known(error, _PATH))
