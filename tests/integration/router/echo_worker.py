@@ -97,7 +97,9 @@ class _Oip(GRPCInferenceServiceServicer):
     async def ModelStatistics(self, request: Any, context: Any) -> Any:
         headers = await self._worker.note(context)
         version = headers.get("x-inferplane-version", "")
-        return oip.ModelStatisticsResponse(model_stats=[{"name": request.name, "version": version}])
+        return oip.ModelStatisticsResponse(
+            model_stats=[oip.ModelStatistics(name=request.name, version=version)]
+        )
 
     async def ModelInfer(self, request: Any, context: Any) -> Any:
         headers = await self._worker.note(context)
