@@ -75,10 +75,12 @@ async def test_requests_of_different_rows_get_their_own_rows_back(home: Home) ->
 async def test_versions_that_must_not_be_batched_are_not(
     home: Home, graph: bytes, words: str
 ) -> None:
-    """The self-check finds them, the log says why, and their answers are those of single runs."""
+    """The check finds them, status and log say why, and their answers are those of single runs."""
     await ready(home, graph)
     async with running(home.folder, home.registry_address) as worker:
-        await home.registry.until_state(VERSION, "READY")
+        reported = await home.registry.until_state(VERSION, "READY")
+        assert words in reported.execution.batching_off_reason
+        assert reported.execution.max_batch_size == 1
         assert words in batching_in_log(worker)
         client = Client(worker.channel)
         xs = [np.full((2, 2), n, np.float32) for n in range(16)]
