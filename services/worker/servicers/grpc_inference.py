@@ -12,7 +12,13 @@ from services.worker.servicers.call import Context, asked, deadline, tenant
 from services.worker.servicers.elsewhere import of_registry
 
 NAME = "inferplane"
-EXTENSIONS = ("binary_tensor_data", "statistics", "schedule_policy", "model_repository")
+EXTENSIONS = (
+    "binary_tensor_data",
+    "sequence",
+    "schedule_policy",
+    "statistics",
+    "model_repository",
+)
 
 
 class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
