@@ -113,6 +113,7 @@ class BatchQueue:
         if line is None:
             return False
         self._remove(request, line)
+        line.trim()
         if not line.share.requests:  # what was never computed is not held against its tenant
             line.share.finish = line.share.served
         return True
@@ -213,7 +214,7 @@ class BatchQueue:
         share = own.shares.get(tenant)
         # Tenants take turns: no more of the others goes before it than goes of its own.
         turns = (share.places if share else 0) * len(own.shares) + self.limits.max_rows
-        ahead += min(own.places, turns) if len(own.shares) > 1 else own.places
+        ahead += min(own.places, turns)
         return ahead * self._row_cost.seconds / self.limits.instances
 
     def check(self) -> None:

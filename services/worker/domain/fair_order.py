@@ -45,7 +45,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One tenant's requests of one group, in order of arrival. Those that left stay in it until they are trimmed."""
+    """One tenant's requests of one group, in order of arrival. Those that left are let go later."""
 
     group: Group
     share: Share
@@ -64,9 +64,12 @@ class Line:
         requests = self.requests
         while requests and requests[0].line is None:
             requests.popleft()
-        if len(requests) > 2 * self.waiting + _FEW:
-            self.requests = requests = deque(self)
         return requests[0] if requests else None
+
+    def trim(self) -> None:
+        """Let go of those that left from its middle, once they are many."""
+        if len(self.requests) > 2 * self.waiting + _FEW:
+            self.requests = deque(self)
 
     def left(self, requests: int, places: int, size: int) -> None:
         """So many have left; keeps the sums."""

@@ -8,32 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.rpc.errors import ResourceExhaustedError
-from services.worker.domain.batch import BatchLimits, BatchQueue, Taken, Terms, Waiting
-
-
-def queue(max_rows: int = 4, delay: float = 0.0, rows: int = 100, size: int = 1000) -> BatchQueue:
-    return BatchQueue(
-        BatchLimits(max_rows=max_rows, max_delay=delay, max_queued_rows=rows, max_queued_bytes=size)
-    )
-
-
-def request(
-    rows: int = 1,
-    *,
-    at: float = 0.0,
-    group: Hashable = "g",
-    deadline: float | None = None,
-    size: int = 1,
-) -> Waiting:
-    terms = Terms(outputs=(), rows=rows, size=size, group=group)
-    return Waiting(terms, {}, at, deadline)
-
-
-def admitted(q: BatchQueue, *requests: Waiting) -> list[Waiting]:
-    for r in requests:
-        q.admit(r)
-    q.check()
-    return list(requests)
+from services.worker.domain.batch import Taken, Waiting
+from tests.unit.worker.domain.queue_requests import admitted, queue, request
 
 
 def test_an_empty_queue_is_never_due() -> None:
@@ -50,14 +26,14 @@ def test_without_delay_what_waits_is_due_at_once() -> None:
 
 def test_the_window_opens_with_the_first_and_its_deadline_is_fixed() -> None:
     """Later arrivals do not push the deadline."""
-    q = queue(delay=0.5)
+    q = queue(max_delay=0.5)
     admitted(q, request(at=1.0), request(at=1.4))
     assert q.due(1.0, 1) == 1.5
 
 
 def test_a_full_batch_does_not_wait_for_its_window() -> None:
     """Enough rows of the first request's group end the window."""
-    q = queue(max_rows=3, delay=9.0)
+    q = queue(max_rows=3, max_delay=9.0)
     admitted(q, request(2, at=1.0), request(5, at=1.1, group="other"))
     assert q.due(1.0, 1) == 10.0
     admitted(q, request(1, at=1.2))
@@ -83,7 +59,7 @@ def test_groups_do_not_mix_and_the_oldest_goes_first() -> None:
 
 def test_a_request_without_group_goes_alone_and_at_once() -> None:
     """Nothing can join it, so it does not wait for company."""
-    q = queue(delay=5.0)
+    q = queue(max_delay=5.0)
     a, b = admitted(q, request(group=None, at=1.0), request(group=None, at=2.0))
     assert q.due(1.0, 1) == 1.0
     assert q.take(1.0).batch == [a]
@@ -123,8 +99,8 @@ def test_who_leaves_is_not_computed() -> None:
 @pytest.mark.parametrize(
     ("limits", "more", "unit"),
     [
-        pytest.param({"rows": 4}, request(2), "rows", id="rows"),
-        pytest.param({"size": 4}, request(1, size=4), "bytes", id="bytes"),
+        pytest.param({"max_queued_rows": 4}, request(2), "rows", id="rows"),
+        pytest.param({"max_queued_bytes": 4}, request(1, size=4), "bytes", id="bytes"),
     ],
 )
 def test_a_full_queue_refuses_at_once(limits: dict[str, int], more: Waiting, unit: str) -> None:
@@ -143,12 +119,12 @@ def test_a_full_queue_refuses_at_once(limits: dict[str, int], more: Waiting, uni
 
 def test_an_empty_queue_takes_any_request() -> None:
     """Otherwise a request larger than the bound would be refused for ever."""
-    admitted(queue(rows=4), request(50))
+    admitted(queue(max_queued_rows=4), request(50))
 
 
 def test_requests_without_rows_are_bounded_too() -> None:
     """Zero-row requests count as one each at the door."""
-    q = queue(rows=2)
+    q = queue(max_queued_rows=2)
     admitted(q, request(0), request(0))
     with pytest.raises(ResourceExhaustedError):
         q.admit(request(0))
@@ -179,7 +155,7 @@ def test_every_admitted_request_leaves_exactly_once(
     steps: list[tuple[str, int, Hashable, int | None]],
 ) -> None:
     """Whatever happens in whatever order, sums hold and nobody is lost or answered twice."""
-    q, clock = queue(max_rows=4, rows=12), count()
+    q, clock = queue(max_rows=4, max_queued_rows=12), count()
     inside: list[Waiting] = []
     gone: list[Waiting] = []
     for act, rows, group, deadline in steps:
