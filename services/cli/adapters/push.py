@@ -55,6 +55,8 @@ async def _complete(
         finish = model_service_pb2.FinishModelVersionRequest(name=declared.name)
         finished = await edge.models.FinishModelVersion(finish, timeout=FINISH_SECONDS)
     except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+            await _say_what_stays(edge, declared.name, report)
         if error.code() not in _LOST_RACE:
             raise
         there = await get_version(edge, names.parse_version("name", declared.name))
@@ -62,6 +64,16 @@ async def _complete(
             raise
         return there
     return finished.model_version
+
+
+async def _say_what_stays(edge: Edge, name: str, report: Report) -> None:
+    """A version whose settings don't fit its model stays, unlike one whose model is none."""
+    version = names.parse_version("name", name)
+    if any(there.name == name for there in await list_versions(edge, version.model)):
+        report.say(
+            f"what was sent is kept for a while; with other settings:"
+            f" inferplane models push {version.short} PATH --settings FILE"
+        )
 
 
 async def _declare(

@@ -205,6 +205,19 @@ def test_push_of_a_folder_and_pull(mesh: RunningMesh, tmp_path: Path) -> None:
     assert not (target / "m.onnx").exists()
 
 
+def test_push_of_settings_that_do_not_fit(mesh: RunningMesh, tmp_path: Path) -> None:
+    """The field is told with what the model has; the same version takes other settings without sending again."""
+    path = _write(tmp_path, "m.onnx", good.affine(2, 2))
+    settings = _write(tmp_path, "s.yaml", b"padded_inputs: [{name: x, axis: 1}]")
+    done = mesh.cli_inside("models", "push", "unfit", path, "--settings", settings)
+    assert done.returncode == 5
+    assert "settings.padded_inputs[0].axis: 1 of 'x', which has shape [?, 2]" in done.stderr
+    assert "with other settings: inferplane models push unfit@1 PATH" in done.stderr
+    settings = _write(tmp_path, "s.yaml", b"batch_axis: BATCH_AXIS_FIRST")
+    pushed = _ok(mesh, "models", "push", "unfit@1", path, "--settings", settings)
+    assert pushed["settings"]["batch_axis"] == "BATCH_AXIS_FIRST"
+
+
 def test_push_refuses_links(mesh: RunningMesh, tmp_path: Path) -> None:
     """Symbolic and hard links are refused by name, before anything is sent."""
     folder = tmp_path / "model"
