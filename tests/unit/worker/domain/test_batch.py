@@ -105,7 +105,7 @@ def test_who_leaves_is_not_computed() -> None:
 )
 def test_a_full_queue_refuses_at_once(limits: dict[str, int], more: Waiting, unit: str) -> None:
     """The refusal names the limit and when to come back; nothing is changed by it."""
-    q = queue(**limits)
+    q = queue(None, **limits)
     admitted(q, request(3))
     q.note_run(Taken([], [], 1), 0.2, 0.0)
     with pytest.raises(ResourceExhaustedError) as caught:
