@@ -25,7 +25,7 @@ class FrontStreamCall(FrontCall):
     and other calls on the connection go on.
     """
 
-    __slots__ = ("_ended", "_messages", "_paused", "_sink")
+    __slots__ = ("_ended", "_messages", "_paused", "_sink", "_told_end")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class FrontStreamCall(FrontCall):
         self._sink: MessageSink | None = None
         self._paused = False
         self._ended = False  # the peer has said everything
+        self._told_end = False  # and the sink knows
 
     def open(self, method: StreamMethod) -> None:
         """Let the method have it."""
@@ -107,8 +108,9 @@ class FrontStreamCall(FrontCall):
             if message is not None:
                 self._sink.message(message)
                 continue
-            if self._ended:
+            if self._ended and not self._told_end:
                 self._messages.finish()
+                self._told_end = True
                 self._sink.ended()
             return
 

@@ -1,6 +1,8 @@
 """Calls of many messages on a front connection, with a real HTTP/2 client at the other end."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.rpc.errors import CancelledError, InferplaneError, NotFoundError
 from services.worker.domain.grpc_message import SMALL
@@ -232,3 +234,38 @@ def test_answers_beyond_the_bound_end_the_stream_for_both_sides() -> None:
         line.pump()
     assert len(answer.data) % (LIMIT + 5) == 0
     assert answer.reason == "ANSWERS_NOT_READ"
+
+
+STEPS = st.tuples(
+    st.sampled_from(["data", "pause", "resume", "answer"]),
+    st.binary(max_size=30) | st.binary(max_size=30).map(framed),
+)
+
+
+@given(st.lists(STEPS, max_size=20), st.booleans())
+def test_any_bytes_on_a_stream(steps: list[tuple[str, bytes]], ends: bool) -> None:
+    """Whatever comes and however the method behaves: a status or none, one end, and nothing is left."""
+    line = ChatLine()
+    stream, chat = line.open()
+    for what, data in steps:
+        if line.peer.answers[stream].closed is not None:
+            break
+        if what == "data":
+            line.send(stream, data)
+        elif what == "pause":
+            chat.call.pause()
+        elif what == "resume":
+            chat.call.resume()
+        else:
+            chat.call.start()
+            chat.call.write(data)
+        line.pump()
+    if ends and line.peer.answers[stream].closed is None:
+        line.send(stream, b"", end=True)
+    chat.call.resume()
+    chat.call.finish(((b"grpc-status", b"0"),))
+    line.pump()
+    assert line.peer.answers[stream].status >= 0
+    assert line.peer.answers[stream].closed is not None
+    assert len(chat.events) + len(chat.gone) <= 1
+    line.check_idle()
