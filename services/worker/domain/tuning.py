@@ -108,6 +108,8 @@ class Search:
         )
 
     def _is_quick(self, measured: Measured) -> bool:
+        if self._room.settings.max_batch_size:
+            return True  # how long a run lasts was decided with the size of the batch
         baseline = self._found.get(_BASELINE)
         alone = baseline.run_seconds if baseline is not None else 0.0
         return measured.run_seconds <= max(_LONGEST_RUN, _TIMES_BASELINE * alone)

@@ -110,6 +110,14 @@ def test_settings_that_say_something_are_kept(settings: RunSettings, allowed: La
     assert seen[0] == Layout(1, 1, 1)
 
 
+def test_a_batch_that_settings_ask_for_may_last() -> None:
+    """However long runs of a fixed size are, threads and instances are found for them."""
+    fixed = RunSettings(max_batch_size=32)
+    slow = machine(per_run=0.0001, per_row=0.01)  # 0.3 s a run
+    found, _ = searched(slow, room(settings=fixed))
+    assert layout_of(found) == Layout(1, 4, 32)
+
+
 def test_what_looked_slow_once_is_measured_again() -> None:
     """Other work on the machine slows one measurement, not the layout."""
     quiet, seen = machine(per_run=0.001, per_row=0.000001, cpus=1), set()
