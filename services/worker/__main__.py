@@ -18,7 +18,9 @@ from services.rpc.names import WorkerName
 from services.worker.adapters import machine
 from services.worker.adapters.artifact_cache import DiskArtifactCache
 from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
+from services.worker.adapters.child_rerun import ChildReruns
 from services.worker.adapters.discovery_client import DiscoveryRegistration, Identity
+from services.worker.adapters.flight_box import FlightBoxes
 from services.worker.adapters.machine_memory import bytes_allowed
 from services.worker.adapters.metrics import PrometheusMeter
 from services.worker.adapters.onnx_session import OnnxSessionLoader
@@ -48,6 +50,8 @@ class _Sources:
     cache: DiskArtifactCache
     probe: CachedProbe
     tunings: RegistryTunings
+    flights: FlightBoxes
+    reruns: ChildReruns
 
 
 async def serve(config: WorkerSettings) -> None:
@@ -70,7 +74,11 @@ async def serve(config: WorkerSettings) -> None:
             DiskArtifactCache(folder, RegistryFiles(registry), config.cache_bytes, name.worker),
             probe,
             RegistryTunings(registry),
+            FlightBoxes(folder / "flights", name.worker),
+            ChildReruns(_bounds(config)),
         )
+        sources.flights.open()
+        stack.callback(sources.flights.close)
         roster = worker.furnish(_parts(config, worker, rpc, sources, memory))
         rpc.serve(AnswerSource(roster, worker.is_ready, RELEASE, config.max_message_bytes))
         identity = _identity(config, name, await rpc.start())
@@ -104,6 +112,8 @@ def _parts(
         cache=sources.cache,
         probe=sources.probe,
         tunings=sources.tunings,
+        flights=sources.flights,
+        reruns=sources.reruns,
         loader=OnnxSessionLoader(
             intra_op_threads=config.intra_op_threads,
             execution_providers=config.execution_providers,
@@ -130,8 +140,8 @@ def _parts(
     )
 
 
-def _probe(config: WorkerSettings, name: WorkerName) -> CachedProbe:
-    bounds = ProbeBounds(
+def _bounds(config: WorkerSettings) -> ProbeBounds:
+    return ProbeBounds(
         intra_op_threads=config.intra_op_threads,
         execution_providers=config.execution_providers,
         max_batch_size=config.max_batch_size,
@@ -139,6 +149,10 @@ def _probe(config: WorkerSettings, name: WorkerName) -> CachedProbe:
         seconds=config.load_timeout_seconds,
         tune_seconds=config.tune_seconds,
     )
+
+
+def _probe(config: WorkerSettings, name: WorkerName) -> CachedProbe:
+    bounds = _bounds(config)
     place, facts = config.state_dir / "cache" / "probes", f"{machine.fingerprint()}, {bounds}"
     return CachedProbe(ChildProbe(bounds), place, facts, name.worker)
 

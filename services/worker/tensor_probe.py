@@ -61,7 +61,7 @@ def main() -> None:
     lines = Lines(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     order = probe_order.from_json(sys.stdin.buffer.read())
-    _bound(order)
+    bound(order)
     try:
         lines.write({"report": asdict(examine(order, lines))})
     except LoadError as error:
@@ -70,7 +70,8 @@ def main() -> None:
         lines.write({"error": f"it needs more than the {order.memory_bytes} bytes it may have"})
 
 
-def _bound(order: ProbeOrder) -> None:
+def bound(order: ProbeOrder) -> None:
+    """Let this process take no more time and memory than it may."""
     os.nice(_NICENESS)
     # Should the worker die meanwhile, nobody else ends this process.
     signal.alarm(math.ceil(order.seconds) + 1)

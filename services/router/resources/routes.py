@@ -56,6 +56,8 @@ def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Res
                 "name": "edge",
                 "domains": ["*"],
                 "matcher": matcher,
+                # Workers look at what comes again: the worker before may have died of it.
+                "include_request_attempt_count": True,
                 # A retry sends the message again, so all of it is kept until the answer begins.
                 "request_body_buffer_limit": wire.number(max_message_bytes),
             }

@@ -11,6 +11,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 VERSION_HEADER = b"x-inferplane-version"
 ENDPOINT_HEADER = b"x-inferplane-endpoint"
 TENANT_HEADER = b"x-inferplane-project"
+ATTEMPT_HEADER = b"x-envoy-attempt-count"
 
 _MOST_HEADERS = 256  # fields; Envoy lets 100 pass and adds some
 _SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -29,6 +30,7 @@ _DECISIVE = (
     VERSION_HEADER,
     ENDPOINT_HEADER,
     TENANT_HEADER,
+    ATTEMPT_HEADER,
 )
 _decisive = itemgetter(*_DECISIVE)
 _ABSENT: dict[bytes, bytes | None] = dict.fromkeys((*_DECISIVE, b"grpc-timeout"))
@@ -52,6 +54,7 @@ class CallHead:
     version: str | None  # `x-inferplane-version`
     endpoint: str | None  # `x-inferplane-endpoint`
     tenant: str  # `x-inferplane-project`; empty: none
+    retried: bool = False  # Envoy has sent it to another worker before
 
 
 class Heads:
@@ -110,6 +113,7 @@ def _checked(fields: dict[bytes, bytes | None], count: int) -> CallHead:
         _text(fields[VERSION_HEADER]),
         _text(fields[ENDPOINT_HEADER]),
         _text(fields[TENANT_HEADER]) or "",
+        (fields[ATTEMPT_HEADER] or b"1") != b"1",
     )
 
 

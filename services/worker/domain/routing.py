@@ -15,6 +15,7 @@ class Asked:
     model_version: str  # from the body; empty: any
     routed_version: str | None = None  # `x-inferplane-version`, stamped by Envoy's cluster
     routed_endpoint: str | None = None  # `x-inferplane-endpoint`, set at the edge
+    retried: bool = False  # Envoy has sent it to another worker before
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from services.worker.drivers.open_streams import OpenStreams
 from services.worker.drivers.traffic import Traffic
 from services.worker.ports.cache import ArtifactCache
+from services.worker.ports.flights import Flights, Reruns
 from services.worker.ports.health import Health
 from services.worker.ports.meter import Meter
 from services.worker.ports.registry import TuningStore
@@ -38,6 +39,8 @@ class RunnerParts:
     probe: Probe
     tunings: TuningStore
     loader: SessionLoader
+    flights: Flights
+    reruns: Reruns
     meter: Meter
     health: Health
     traffic: Traffic  # of the whole worker

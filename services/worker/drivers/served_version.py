@@ -13,6 +13,7 @@ from services.worker.domain.counters import Outcome, outcome_of
 from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.batcher import Batcher
+from services.worker.drivers.suspects import Suspect, Suspects
 from services.worker.drivers.traffic import Traffic
 from services.worker.ports.gate import Deliver, Gate, Ticket
 
@@ -26,11 +27,13 @@ class ServedVersion:
     gate: Gate  # where requests go in: the batcher, or what stands before it
     statistics: VersionStatistics
     traffic: Traffic
+    suspects: Suspects | None = None  # where requests go that a worker may have died of
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing stands before the batcher."""
-        return self.gate is self.batcher
+        is_alert = self.suspects is not None and self.suspects.is_alert
+        return self.gate is self.batcher and not is_alert
 
     @property
     def caches(self) -> bool:
@@ -39,11 +42,16 @@ class ServedVersion:
 
     def admit(self, request: InferRequest, deadline: float | None, deliver: Deliver) -> Ticket:
         """Take a request in, as `Gate.admit` says."""
+        if self.suspects is not None and self.suspects.takes(request):
+            return self.suspects.admit(request, deadline, deliver)
         return self.gate.admit(request, deadline, deliver)
 
     def leave(self, ticket: Ticket) -> None:
         """The caller has gone."""
-        self.gate.leave(ticket)
+        if isinstance(ticket, Suspect):
+            ticket.leave()
+        else:
+            self.gate.leave(ticket)
 
     async def infer(self, request: InferRequest, deadline: float | None) -> Mapping[str, Array]:
         """Outputs of one checked request."""
@@ -57,11 +65,11 @@ class ServedVersion:
             else:
                 answered.set_result(answer)
 
-        ticket = self.gate.admit(request, deadline, deliver)
+        ticket = self.admit(request, deadline, deliver)
         try:
             return await answered
         finally:  # also when the caller has gone
-            self.gate.leave(ticket)
+            self.leave(ticket)
 
     def measured(self) -> "_Measured":
         """`with version.measured():` around all of a call counts and times it, however it ends."""

@@ -32,6 +32,7 @@ from services.worker.drivers.cache_gate import CacheGate
 from services.worker.drivers.runner_parts import RunnerParts
 from services.worker.drivers.sequence_gate import SequenceGate
 from services.worker.drivers.served_version import ServedVersion
+from services.worker.drivers.suspects import Suspects
 from services.worker.drivers.traffic import Traffic
 from services.worker.drivers.version_meter import VersionMeter
 from services.worker.ports.gate import Gate
@@ -110,7 +111,12 @@ class VersionLoader:
                     await asyncio.to_thread(_warm, spec, session)
                 kept = stack.pop_all()
         _tell(spec, way.execution, report)
-        served = self._served(spec, _model(spec, way, sessions), states)
+        flights, reruns = self._parts.flights, self._parts.reruns
+        recorded = {session: flights.recorded(session) for session in sessions}
+        model = _model(spec, way, [recorded[session] for session in sessions])
+        served = self._served(spec, model, states)
+        if states is None:  # what depends on state can't be computed elsewhere
+            served = replace(served, suspects=Suspects(spec, folder, flights, reruns))
         return Loaded(served, way.execution, report.tuning, kept)
 
     def _way(self, spec: VersionSpec, report: ProbeReport, padding: Padding | None) -> _Way:

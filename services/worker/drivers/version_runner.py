@@ -127,6 +127,8 @@ class VersionRunner:
                 for answering in self._answering.values():
                     answering.computing.cancel()
         finally:
+            if self.served is not None and self.served.suspects is not None:
+                self.served.suspects.close()
             self.served = None
             await self._parts.health.set_health(service, serving=False)
             self._parts.meter.hide(self.spec.name)

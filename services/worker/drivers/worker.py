@@ -6,8 +6,8 @@ import structlog
 
 from services.worker.drivers.heartbeat import Heartbeat
 from services.worker.drivers.roster import Roster
-from services.worker.drivers.traffic import Traffic
 from services.worker.drivers.runner_parts import RunnerParts
+from services.worker.drivers.traffic import Traffic
 from services.worker.ports.discovery import WorkerReport
 from services.worker.ports.health import Health
 

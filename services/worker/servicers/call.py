@@ -10,6 +10,7 @@ from services.worker.domain.routing import Asked
 VERSION_HEADER = "x-inferplane-version"
 ENDPOINT_HEADER = "x-inferplane-endpoint"
 TENANT_HEADER = "x-inferplane-project"  # the edge sets it
+ATTEMPT_HEADER = "x-envoy-attempt-count"
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -17,12 +18,15 @@ Context = grpc.aio.ServicerContext[Any, Any]
 def asked(context: Context, model_name: str, model_version: str) -> Asked:
     """What the body and Envoy's headers say about the model."""
     version = endpoint = None
+    retried = False
     for key, value in context.invocation_metadata() or ():
         if key == VERSION_HEADER:
             version = str(value) or None
         elif key == ENDPOINT_HEADER:
             endpoint = str(value) or None
-    return Asked(model_name, model_version, version, endpoint)
+        elif key == ATTEMPT_HEADER:
+            retried = str(value) != "1"
+    return Asked(model_name, model_version, version, endpoint, retried)
 
 
 def header(context: Context, name: str) -> str | None:

@@ -68,14 +68,21 @@ class FastInference:
         try:
             request: oip.ModelInferRequest = parsed(oip.ModelInferRequest.FromString, message)
             version = self._source.roster.find(
-                Asked(request.model_name, request.model_version, head.version, head.endpoint)
+                Asked(
+                    request.model_name,
+                    request.model_version,
+                    head.version,
+                    head.endpoint,
+                    head.retried,
+                )
             )
         except InferplaneError as error:
             call.fail(error)
             return
         running = _Running(self._source, call, request, version)
         checked = running.begin()
-        if checked is not None and len(message) <= _LARGEST_FORMED:
+        # Each retried call is to be looked at: a worker may have died of it.
+        if checked is not None and len(message) <= _LARGEST_FORMED and not head.retried:
             self._learn(running, message, checked)
 
     def _learn(self, running: "_Running", message: bytes, checked: InferRequest) -> None:

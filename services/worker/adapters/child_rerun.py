@@ -1,0 +1,109 @@
+"""Runs requests in a child process, another one after each crash, until all have an answer or are to blame."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+
+from services.rpc.errors import InferplaneError, InvalidArgumentError, UnavailableError
+from services.worker.adapters import array_text, probe_order
+from services.worker.adapters.child_probe import ProbeBounds
+from services.worker.adapters.probe_order import ProbeOrder
+from services.worker.domain.assignment import VersionSpec
+from services.worker.ports.flights import Rerun, Told
+
+_log = structlog.get_logger(__name__)
+
+_MODULE = "services.worker.tensor_rerun"
+
+
+class ChildReruns:
+    """Reruns in processes of their own."""
+
+    def __init__(self, bounds: ProbeBounds) -> None:
+        """Assign only; `bounds` of each child."""
+        self._bounds = bounds
+
+    async def compute(
+        self, spec: VersionSpec, folder: Path, requests: Sequence[Rerun], told: Told
+    ) -> None:
+        """One after the other; `told` is called once for each. One that crashes is InvalidArgumentError."""
+        done = 0
+        while done < len(requests):
+            lines, code = await self._run(spec, folder, requests[done:])
+            ended = done
+            for answer in _answers(lines):
+                told(ended, answer)
+                ended += 1
+            if ended < len(requests):
+                told(ended, _blame(lines, code))
+                ended += 1
+            done = ended
+
+    async def _run(
+        self, spec: VersionSpec, folder: Path, requests: Sequence[Rerun]
+    ) -> tuple[list[dict[str, Any]], int]:
+        """The lines that a child wrote, and its exit status."""
+        text = await asyncio.to_thread(self._order, spec, folder, requests)
+        child = await asyncio.to_thread(
+            subprocess.Popen,
+            [sys.executable, "-m", _MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            out, _ = await asyncio.to_thread(child.communicate, text, self._bounds.seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            out, _ = await asyncio.to_thread(child.communicate)
+        finally:  # also when this is cancelled: the thread ends with the child
+            if child.returncode is None:
+                child.kill()
+        return [orjson.loads(line) for line in out.split(b"\n")[:-1]], child.returncode
+
+    def _order(self, spec: VersionSpec, folder: Path, requests: Sequence[Rerun]) -> bytes:
+        bounds = self._bounds
+        order = ProbeOrder(
+            spec=spec,
+            folder=folder,
+            intra_op_threads=bounds.intra_op_threads,
+            execution_providers=bounds.execution_providers,
+            max_batch_size=bounds.max_batch_size,
+            memory_bytes=bounds.memory_bytes,
+            seconds=bounds.seconds,
+            tune_seconds=0.0,
+        )
+        asked = [
+            {"feeds": array_text.written(one.feeds), "outputs": list(one.outputs)}
+            for one in requests
+        ]
+        return orjson.dumps({"order": probe_order.to_json(order).decode(), "requests": asked})
+
+
+def _answers(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | InferplaneError]:
+    """In the order of the requests."""
+    found: list[Mapping[str, Any] | InferplaneError] = []
+    for line in lines:
+        if "outputs" in line:
+            found.append(array_text.read(line["outputs"]))
+        elif "refused" in line:
+            found.append(InvalidArgumentError(line["refused"], reason=line["reason"]))
+    return found
+
+
+def _blame(lines: Sequence[Mapping[str, Any]], code: int) -> InferplaneError:
+    """What the first request without an answer is told."""
+    if not lines or "begun" not in lines[-1]:
+        return UnavailableError("this request could not be tried again", reason="RERUN_FAILED")
+    how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+    _log.warning("a request crashes its model", how=how)
+    return InvalidArgumentError(
+        f"the model crashes on these inputs ({how})", reason="MODEL_CRASHED", metadata={"how": how}
+    )
