@@ -145,12 +145,13 @@ def _passes(error: BaseException) -> bool:
 
 
 class _Progress:
-    """Says each change of a worker's state once."""
+    """Says each change of a worker's state, and each of its warnings, once."""
 
     def __init__(self, name: VersionName, report: Report) -> None:
         self._name = name
         self._report = report
         self._seen: dict[str, str] = {}
+        self._warnings: set[str] = set()
 
     @property
     def told(self) -> str:
@@ -164,6 +165,9 @@ class _Progress:
             if self._seen.get(worker) != state:
                 self._report.say(f"{self._name.short} on {worker}: {state}")
             self._seen[worker] = state
+            for warning in set(status.execution.warnings) - self._warnings:
+                self._warnings.add(warning)
+                self._report.say(f"{self._name.short} on {worker}: {warning}")
 
 
 def _measured(version: model_pb2.ModelVersion) -> Run | None:

@@ -44,6 +44,7 @@ async def tuned(there: Store, report: HeardReport, seconds: float = 20) -> Tuned
 async def test_it_waits_until_somebody_has_measured() -> None:
     """The version is asked to be measured; where it is told; the result stands beside how it was run."""
     there, report = store(), HeardReport()
+    there.statuses[0].status.workers[0].execution.warnings.append("batches were not compared")
     there.measured = [NOTHING_YET, FOUND]
     done = await tuned(there, report)
     assert done.version.tuning == FOUND
@@ -53,6 +54,7 @@ async def test_it_waits_until_somebody_has_measured() -> None:
     assert report.said == [
         "measuring m@1 on 1 workers; it is served meanwhile",
         "m@1 on w: ready",
+        "m@1 on w: batches were not compared",
     ]
     assert done.as_json()["before"]["rows_per_second"] is None
     assert done.as_json()["after"]["ratio"] == 3.0
