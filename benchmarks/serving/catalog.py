@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.serving import contender
 from benchmarks.serving.contender import Contender, PeerSettings, Running
-from benchmarks.serving.dialect import JSON, OIP, RAW, Dialect
+from benchmarks.serving.dialect import JSON, JSON_ROWS, OIP, RAW, Dialect
 from benchmarks.serving.environments import Environments, version
 from benchmarks.serving.envoy_proxy import in_front
 from benchmarks.serving.process_tree import ProcessTree
@@ -41,7 +41,16 @@ PEERS = {
         ),
         Peer(name="mosec", package="mosec", dialect=RAW, behind_envoy="one"),
         Peer(name="triton", package="nvidia-pytriton", dialect=OIP, behind_envoy="one"),
-        Peer(name="litserve", package="litserve", dialect=JSON),
+        Peer(
+            name="litserve",
+            package="litserve",
+            dialect=JSON,
+            variants={
+                "one": ONE,
+                "best": BEST,
+                "best, two fronts": PeerSettings(fronts=2, window_ms=0, batch=UNBATCHED),
+            },
+        ),
         Peer(
             name="mlserver",
             package="mlserver",
@@ -59,7 +68,7 @@ PEERS = {
             dialect=OIP,
             variants={"one": PeerSettings(), "best": PeerSettings(threads=2)},
         ),
-        Peer(name="bentoml", package="bentoml", dialect=JSON),
+        Peer(name="bentoml", package="bentoml", dialect=JSON_ROWS),
         Peer(
             name="ray",
             package="ray",

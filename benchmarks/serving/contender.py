@@ -80,6 +80,7 @@ class PeerSettings:
 
     workers: int = 1
     threads: int = 1
+    fronts: int = 1
     window_ms: int = 1
     batch: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)  # variables of the environment

@@ -55,6 +55,10 @@ def _json_request(workload: Workload, number: int) -> bytes:
     return json.dumps(row).encode()
 
 
+def _json_rows_request(workload: Workload, number: int) -> bytes:
+    return b'{"rows": [' + _json_request(workload, number) + b"]}"
+
+
 def _json_answer(body: bytes) -> Array:
     return np.array(json.loads(body), np.float32)
 
@@ -84,5 +88,14 @@ JSON = Dialect(
     "application/json",
     has_fixed_length=False,
     encode=_json_request,
+    decode=_json_answer,
+)
+JSON_ROWS = Dialect(
+    "HTTP JSON",
+    "http",
+    "/{model}",
+    "application/json",
+    has_fixed_length=False,
+    encode=_json_rows_request,
     decode=_json_answer,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ class Settings:
     models: Path  # folder of NAME.onnx
     workers: int = 1  # processes or instances for each model
     threads: int = 1  # of ONNX Runtime within a run
+    fronts: int = 1  # processes that take calls, where that is apart from workers
     window_ms: int = 1  # longest wait for company
     batch: Mapping[str, int] | None = None  # most rows at once, by model; 1: no batching
 
@@ -46,12 +48,24 @@ def settings() -> Settings:
     return Settings(**{**given, "models": Path(given["models"])})
 
 
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def here() -> str:
+    """The folder that the benchmark made for this peer."""
+    return str(Path.cwd())
+
+
 def session(given: Settings, model: str) -> onnxruntime.InferenceSession:
     """One session as every peer has it."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = given.threads
     options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(
         str(given.models / f"{model}.onnx"), options, providers=["CPUExecutionProvider"]
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sys
 import sysconfig
 from pathlib import Path
@@ -58,14 +57,6 @@ def copy_backends(wheel: Path, folder: Path) -> None:
     shutil.copy(bare_models.__file__, folder / "python")
 
 
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def main() -> None:
     """Prepare, then become tritonserver."""
     given = bare_models.settings()
@@ -84,7 +75,7 @@ def main() -> None:
         "grpc-address": "127.0.0.1",
         "grpc-port": str(given.port),
         "http-address": "127.0.0.1",
-        "http-port": str(free_port()),
+        "http-port": str(bare_models.free_port()),
         "allow-metrics": "false",
     }
     server = str(wheel / "bin" / "tritonserver")
