@@ -109,7 +109,10 @@ class SequenceGate:
             outputs=self._plan.outputs(request.outputs),
         )
         batcher = self._batcher
-        inner = batcher.admit(whole, held.deadline, partial(self._answered, held))
+        try:
+            inner = batcher.admit(whole, held.deadline, partial(self._answered, held))
+        except InferplaneError as error:
+            raise self._unchanged(held.turn, error) from error
         held.leave_inner = partial(batcher.leave, inner)
 
     def _advance(self, turn: Turn) -> None:

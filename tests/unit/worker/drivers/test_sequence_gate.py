@@ -234,9 +234,10 @@ async def test_refused_at_the_door() -> None:
     )
     with pytest.raises(InvalidArgumentError, match="2 rows"):
         asker.gate.admit(rows, None, lambda _: None)
-    asker.batcher.refusal = ResourceExhaustedError("full")
-    with pytest.raises(ResourceExhaustedError):
+    asker.batcher.refusal = ResourceExhaustedError("full", retry_after=0.5)
+    with pytest.raises(ResourceExhaustedError, match="full; sequence 1 has not begun") as caught:
         asker.ask(part=START)
+    assert caught.value.retry_after == 0.5
     asker.batcher.refusal = None
     number, _ = asker.ask(1.0, START)
     asker.batcher.run()
