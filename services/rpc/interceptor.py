@@ -87,8 +87,12 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:  # unknown method: grpc answers UNIMPLEMENTED
             return None
+        return self._wrapped.setdefault(method, self.wrapped(handler, method))
+
+    def wrapped(self, handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
+        """The same method, with its errors as statuses."""
         wrap = _wrap_stream if handler.response_streaming else _wrap_unary
-        return self._wrapped.setdefault(method, wrap(handler, method, self._statuses))
+        return wrap(handler, method, self._statuses)
 
 
 class _Statuses:
@@ -128,11 +132,13 @@ class _Undecodable:
     """Stands for a request whose bytes are no message of its type."""
 
 
-def _decoder(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+def _decoder(decode: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
     """`decode`, but bytes that it refuses become a request that `_refuse_undecodable` knows.
 
     What a deserializer raises, gRPC itself would answer: with UNKNOWN and Python's words.
     """
+    if decode is None:  # the method takes bytes
+        return None
 
     def decoded(data: bytes) -> Any:
         try:

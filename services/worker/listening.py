@@ -13,6 +13,7 @@ from services.worker.servicers.fast_inference import PATH, FastInference
 from services.worker.servicers.fast_stream import FastStream
 from services.worker.servicers.front_server import FrontServer
 from services.worker.servicers.grpc_inference import AnswerSource, GrpcInferenceServicer
+from services.worker.servicers.grpcio_infer import GrpcioInfer
 from services.worker.servicers.rest_inference import RestInferenceServicer
 from services.worker.settings import WorkerSettings
 
@@ -72,6 +73,7 @@ class _ByGrpcio:
         rest_service_pb2_grpc.add_RestInferenceServiceServicer_to_server(
             RestInferenceServicer(source), self._rpc.grpc
         )
+        GrpcioInfer(FastInference(source)).register(self._rpc.grpc)
 
     async def start(self) -> str:
         """Listen."""

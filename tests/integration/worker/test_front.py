@@ -143,6 +143,7 @@ async def test_three_thousand_cancels_on_one_connection_harm_no_other_call(home:
     """The call that ran all the while is answered."""
     await home.registry.put(SLOW, artifact.of_model(good.counting()))
     limits = {"max_queue_rows": "8192", "concurrent_runs": "1", "max_batch_size": "1"}
+    limits["max_queue_seconds"] = "0"  # calls wait as long as they like
     async with running(home.folder, home.registry_address, **limits) as worker:
         await home.registry.until_state(SLOW, "READY")
         client = Client(worker.channel)
