@@ -50,7 +50,8 @@ class RuntimeMemory:
         )
         self._shrinking = onnxruntime.RunOptions()
         self._shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-        self._sessions: weakref.WeakSet[object] = weakref.WeakSet()
+        self._alive: weakref.WeakSet[object] = weakref.WeakSet()
+        self._loads = 0
 
     def share(self, options: Any) -> None:
         """Let sessions of these options take their memory from the arena."""
@@ -58,12 +59,13 @@ class RuntimeMemory:
 
     def loaded(self, session: object) -> None:
         """A model has been loaded; what loading it took is given back at once."""
-        self._sessions.add(session)
+        self._alive.add(session)
+        self._loads += 1
         _trim()
 
-    def sessions(self) -> int:
-        """Models that are loaded now."""
-        return len(self._sessions)
+    def turnover(self) -> int:
+        """How often a model came or went so far."""
+        return 2 * self._loads - len(self._alive)
 
     def resident(self) -> int:
         """Bytes that the process occupies now; 0 where the system doesn't say."""

@@ -11,16 +11,16 @@ class MemoryUse:
         """Between two releases while the same models are loaded at least `interval` seconds pass."""
         self._interval = interval
         self._floor = 0
-        self._sessions = 0
+        self._turnover = 0
         self._released = 0.0
 
-    def is_due(self, now: float, resident: int, sessions: int) -> bool:
+    def is_due(self, now: float, resident: int, turnover: int) -> bool:
         """Whether to release: a model came or went, or the process has grown."""
-        if sessions != self._sessions:
+        if turnover != self._turnover:
             return True
         grown = resident > max(self._floor * _GROWTH, self._floor + _LEAST)
         return grown and now - self._released >= self._interval
 
-    def released(self, now: float, resident: int, sessions: int) -> None:
-        """It was done; `resident` bytes are left, with as many sessions as before it began."""
-        self._floor, self._sessions, self._released = resident, sessions, now
+    def released(self, now: float, resident: int, turnover: int) -> None:
+        """It was done: `resident` bytes are left; `turnover` is what it was before that."""
+        self._floor, self._turnover, self._released = resident, turnover, now

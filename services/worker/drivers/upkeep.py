@@ -31,10 +31,10 @@ class Upkeep:
     async def look(self) -> None:
         """Once."""
         memory = self._memory
-        before, sessions = memory.resident(), memory.sessions()
-        if not self._use.is_due(time.monotonic(), before, sessions):
+        before, turnover = memory.resident(), memory.turnover()
+        if not self._use.is_due(time.monotonic(), before, turnover):
             return
         await asyncio.to_thread(memory.release)
         after = memory.resident()
-        self._use.released(time.monotonic(), after, sessions)
-        _log.debug("memory released", before=before, after=after, sessions=sessions)
+        self._use.released(time.monotonic(), after, turnover)
+        _log.debug("memory released", before=before, after=after)

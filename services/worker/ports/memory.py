@@ -10,8 +10,8 @@ class Memory(Protocol):
         """Bytes that the process occupies now; 0 where the system doesn't say. Takes microseconds."""
         ...
 
-    def sessions(self) -> int:
-        """Models that are loaded now."""
+    def turnover(self) -> int:
+        """How often a model came or went so far."""
         ...
 
     def release(self) -> None:

@@ -9,15 +9,15 @@ class Counted:
     """Memory of which a part can be given back."""
 
     def __init__(self) -> None:
-        self.bytes, self.idle, self.models, self.releases = 100 * 1024**2, 0, 0, 0
+        self.bytes, self.idle, self.changes, self.releases = 100 * 1024**2, 0, 0, 0
         self.released = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def resident(self) -> int:
         return self.bytes + self.idle
 
-    def sessions(self) -> int:
-        return self.models
+    def turnover(self) -> int:
+        return self.changes
 
     def release(self) -> None:
         self.idle = 0
@@ -31,8 +31,8 @@ async def test_memory_is_given_back_when_models_come_and_go() -> None:
     upkeep = Upkeep(memory)
     await upkeep.look()
     assert memory.releases == 1  # the start left something
-    for models in (1, 0):
-        memory.models, memory.idle = models, 50 * 1024**2
+    for changes in (1, 3):
+        memory.changes, memory.idle = changes, 50 * 1024**2
         await upkeep.look()
         assert memory.resident() == memory.bytes
         await upkeep.look()
