@@ -22,7 +22,8 @@ class RowCost:
         if not self.seconds:
             self.seconds = measured
         elif full:
-            self.seconds += _NEW * (measured - self.seconds)
+            # A machine that stood still for a moment is no slow model: one run adds little.
+            self.seconds += _NEW * (min(measured, 2 * self.seconds) - self.seconds)
         else:
             self.seconds = min(self.seconds, measured)
 
