@@ -52,6 +52,7 @@ class PrometheusMeter(Collector):
         yield from _calls(shown)
         yield from _runs(shown)
         yield from _cache(shown)
+        yield from _sequences(shown)
         yield from _triton(shown)
 
 
@@ -94,6 +95,15 @@ def _runs(shown: Shown) -> Iterator[Metric]:
         cells.add_metric((str(name),), of.cells)
         padded.add_metric((str(name),), of.padded_cells)
     yield from (depth, cells, padded)
+
+
+def _sequences(shown: Shown) -> Iterator[Metric]:
+    begun = _gauge("inferplane_sequences", "Sequences that have state.")
+    size = _gauge("inferplane_sequence_bytes", "What their states occupy.")
+    for name, of in shown:
+        begun.add_metric((str(name),), of.sequences())
+        size.add_metric((str(name),), of.sequence_bytes())
+    yield from (begun, size)
 
 
 def _cache(shown: Shown) -> Iterator[Metric]:

@@ -70,6 +70,8 @@ class VersionStatistics:
     # What is so now: asked when somebody wants to know.
     queued_rows: Callable[[], int] = _none_waits
     queued_requests: Callable[[], int] = _none_waits
+    sequences: Callable[[], int] = _none_waits  # that have state
+    sequence_bytes: Callable[[], int] = _none_waits
     cache_bytes: Callable[[], int] = _none_waits
 
     def called(self, outcome: Outcome, seconds: float) -> None:

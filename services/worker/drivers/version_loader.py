@@ -196,7 +196,10 @@ class VersionLoader:
         assert settings.sequence is not None
         if self._sequences is None:
             line = LineLimits(limits.max_queued_rows, limits.max_queued_bytes)
-            self._sequences = SequenceGate(batcher, states, settings.sequence, line)
+            gate = SequenceGate(batcher, states, settings.sequence, line)
+            self._sequences = gate
+            self._statistics.sequences = lambda: len(gate.sequences)
+            self._statistics.sequence_bytes = lambda: gate.sequences.size
         else:
             self._sequences.move_to(batcher)
         return self._sequences

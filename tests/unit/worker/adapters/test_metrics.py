@@ -78,6 +78,9 @@ def test_gauges_are_asked_when_scraped() -> None:
     registry, statistics, waiting = CollectorRegistry(), VersionStatistics(), [1]
     PrometheusMeter(registry).show(NAME, statistics)
     statistics.queued_rows = lambda: waiting[0]
+    statistics.sequences = lambda: 10 * waiting[0]
+    statistics.sequence_bytes = lambda: 100 * waiting[0]
     for waiting[0] in (3, 5):
-        value = registry.get_sample_value("inferplane_queued_rows", {"version": str(NAME)})
-        assert value == waiting[0]
+        for metric, factor in (("queued_rows", 1), ("sequences", 10), ("sequence_bytes", 100)):
+            value = registry.get_sample_value(f"inferplane_{metric}", {"version": str(NAME)})
+            assert value == factor * waiting[0]
