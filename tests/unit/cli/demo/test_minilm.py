@@ -7,6 +7,7 @@ import numpy.typing as npt
 import onnxruntime
 import pytest
 
+from services.cli.adapters import settings_file
 from services.cli.demo import minilm
 
 
@@ -47,3 +48,14 @@ def test_like_sentences_are_closer(model: Path) -> None:
         )
     )
     assert cat @ kitten > 0.6 > 0.3 > cat @ market
+
+
+def test_settings_pad_every_input(tmp_path: Path) -> None:
+    """As `models push --settings` reads them: all three inputs along their tokens, the mask with 0."""
+    path = minilm.settings(tmp_path)
+    padded = settings_file.parse(path.read_text(), str(path)).padded_inputs
+    assert [(p.name, p.axis, p.mask) for p in padded] == [
+        ("input_ids", 1, False),
+        ("attention_mask", 1, True),
+        ("token_type_ids", 1, False),
+    ]
