@@ -278,7 +278,7 @@ class BatchQueue:
             self._take_out([r for r in waiting if _is_late(r, now)], late)
             others = [r for r in waiting if r.line is not None]
             choice = Choice(self.limits.max_rows, idle, self._cell_cost.cells_per_run())
-            self._take_out(choose(first, others, self.padding, choice), batch)
+            self._take_out(choose(first, others, choice), batch)
         else:
             self._fill(first, now, batch, late)
         return batch
