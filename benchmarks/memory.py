@@ -2,8 +2,8 @@
 
 Run: .venv/bin/python -m benchmarks.memory [--cycles 100] [--shapes 1000]
 
-Each way is a process of its own (`tests/integration/worker/memory_curve.py`) with the same model (16 MiB of weights) and
-the same shapes. The baseline is what the process occupies after the third cycle, and after the third look of the
+Each way is a process of its own (`tests/integration/worker/memory_curve.py`) with the same model (16 MiB of weights),
+and the same shapes. The baseline is what the process occupies after the third cycle, and after the third look of the
 sweep: by then all code and all parts have been used once. The end must lie within 5 % of it.
 Ends with 1 if the worker's way does not.
 """

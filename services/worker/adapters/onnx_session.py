@@ -9,7 +9,7 @@ import numpy as np
 
 from services.rpc.errors import InferplaneError, InvalidArgumentError, ResourceExhaustedError
 from services.worker.adapters.onnx_runtime import ERRORS, onnxruntime
-from services.worker.adapters.runtime_memory import RuntimeMemory
+from services.worker.adapters.runtime_memory import RuntimeMemory, is_memory
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.contents import Array
 from services.worker.domain.datatype import BF16
@@ -113,7 +113,7 @@ class OnnxSessionLoader:
                 str(folder / spec.onnx_path), options, providers=list(providers)
             )
         except ERRORS as error:
-            if _is_memory(error):
+            if is_memory(error):
                 raise LoadError("loading it needs more memory than there is") from error
             raise LoadError(f"ONNX Runtime cannot load it: {_text(error)}") from error
         loaded = Signature(
@@ -175,19 +175,9 @@ def _text(error: Exception) -> str:
     return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + "…"
 
 
-def _is_memory(error: Exception) -> bool:
-    text = str(error)
-    return (
-        isinstance(error, MemoryError)
-        or "Failed to allocate memory" in text
-        or "BFCArena" in text  # its bound is reached
-        or "std::bad_alloc" in text
-    )
-
-
 def _run_error(error: Exception) -> InferplaneError:
     """A version that is READY has answered its example: what fails now fails because of this input."""
-    if _is_memory(error):
+    if is_memory(error):
         return ResourceExhaustedError(
             "the model needs more memory for these inputs than there is", reason="OUT_OF_MEMORY"
         )

@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from services.worker.adapters.onnx_runtime import onnxruntime, runtime_state
+from services.worker.adapters.onnx_runtime import ERRORS, onnxruntime, runtime_state
+from services.worker.domain.load_state import LoadError
 
 _ARENA = 1  # arena_extend_strategy kSameAsRequested: a run's growth is what it asked for, not the next power of two
 _STATM = Path("/proc/self/statm")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
-# y = x for a tensor without elements, as ONNX: only sessions can shrink the arena, at the end of a run.
-_NOTHING = (
-    b'\x08\t:7\n\x10\n\x01x\x12\x01y"\x08Identity\x12\x01gZ\x0f\n\x01x\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x00'
-    b"b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x00B\x04\n\x00\x10\x11"
+# y = Gather(x UINT8 [r, c], i INT64 [n]), as ONNX: only a session can shrink the arena, or ask it for memory.
+_GATHER = (
+    b'\x08\t:J\n\x11\n\x01x\n\x01i\x12\x01y"\x06Gather\x12\x01gZ\x15\n\x01x\x12\x10\n\x0e\x08\x02\x12\n\n\x03\x12'
+    b"\x01r\n\x03\x12\x01cZ\x10\n\x01i\x12\x0b\n\t\x08\x07\x12\x05\n\x03\x12\x01nb\t\n\x01y\x12\x04\n\x02\x08"
+    b"\x02B\x04\n\x00\x10\x11"
 )
+_ROW = 1 << 20  # bytes
 
 
 class RuntimeMemory:
@@ -30,8 +33,9 @@ class RuntimeMemory:
         """Register the arena.
 
         `limit` is in bytes, 0 is none. It bounds what runs hold at once together with weights that the runtime
-        repacked; weights alone may exceed it, and the runtime then bounds nothing.
+        repacked. Weights alone may exceed it; from then on the runtime bounds nothing (`is_bounded`).
         """
+        self._limit = limit
         info = runtime_state.OrtMemoryInfo(
             "Cpu",
             runtime_state.OrtAllocatorType.ORT_ARENA_ALLOCATOR,
@@ -45,8 +49,9 @@ class RuntimeMemory:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.share(options)
-        self._nothing = onnxruntime.InferenceSession(
-            _NOTHING, options, providers=["CPUExecutionProvider"]
+        options.log_severity_level = 4
+        self._gather = onnxruntime.InferenceSession(
+            _GATHER, options, providers=["CPUExecutionProvider"]
         )
         self._shrinking = onnxruntime.RunOptions()
         self._shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
@@ -58,10 +63,15 @@ class RuntimeMemory:
         options.add_session_config_entry("session.use_env_allocators", "1")
 
     def loaded(self, session: object) -> None:
-        """A model has been loaded; what loading it took is given back at once."""
+        """A model has been loaded; what loading it took is given back at once. Raises LoadError if it took all."""
         self._alive.add(session)
         self._loads += 1
         _trim()
+        if self._limit and not self.is_bounded():
+            raise LoadError(
+                f"with its weights nothing is left of the {self._limit} bytes that runs may have"
+                " (INFERPLANE_RUN_MEMORY_BYTES)"
+            )
 
     def turnover(self) -> int:
         """How often a model came or went so far."""
@@ -75,8 +85,32 @@ class RuntimeMemory:
 
     def release(self) -> None:
         """Give back what nothing uses."""
-        self._nothing.run(None, {"x": np.empty(0, np.float32)}, self._shrinking)
+        feeds = {"x": np.empty((1, 0), np.uint8), "i": np.empty(0, np.int64)}
+        self._gather.run(None, feeds, self._shrinking)
         _trim()
+
+    def is_bounded(self) -> bool:
+        """Whether the limit still holds: the arena refuses more than that."""
+        if not self._limit:
+            return False
+        # Gather asks for memory before it looks at its indices: none of it is touched, whatever the arena says.
+        outside = np.full(self._limit // _ROW + 1, 1, np.int64)
+        try:
+            self._gather.run(None, {"x": np.empty((1, _ROW), np.uint8), "i": outside})
+        except ERRORS as error:
+            return is_memory(error)
+        raise AssertionError("an index outside was taken")
+
+
+def is_memory(error: Exception) -> bool:
+    """Whether the runtime says that memory is short."""
+    text = str(error)
+    return (
+        isinstance(error, MemoryError)
+        or "Failed to allocate memory" in text
+        or "std::bad_alloc" in text
+        or "BFCArena" in text  # its bound is reached
+    )
 
 
 def _trim() -> None:
