@@ -105,6 +105,8 @@ def examine(order: ProbeOrder, lines: Lines) -> ProbeReport:
     if order.tune_seconds:
         lines.write({"stage": "measuring threads, instances and batches"})
         tuning = _tuning(order, loader, session, max(verdict.sizes, default=1))
+        if tuning is None:
+            warnings.append("it could not be measured: no layout that settings allow was computed")
     elif not verdict.off_reason and max(verdict.sizes) < max_rows:
         warnings.append(
             f"batches of more than {max(verdict.sizes)} rows were not compared with single runs:"

@@ -51,9 +51,10 @@ class CachedProbe:
     async def examine(self, spec: VersionSpec, folder: Path) -> ProbeReport:
         """What is known of the version; else have it tried, once however many ask. Raises LoadError."""
         key = self._key(spec)
-        asked = time.time()
+        measures = spec.settings.auto_tune and spec.tuning is None
+        since = time.time() - _FRESH_SECONDS if measures else 0.0
         async with self._alone(key):
-            report = await asyncio.to_thread(self._read, key, asked)
+            report = await asyncio.to_thread(self._read, key, since)
             if report is not None:
                 _log.info("version was tried before", version=str(spec.name))
                 return report
@@ -126,15 +127,14 @@ class CachedProbe:
         except OSError as error:
             _log.warning("results of trying versions are not kept", error=str(error))
 
-    def _read(self, key: str, asked: float) -> ProbeReport | None:
+    def _read(self, key: str, since: float) -> ProbeReport | None:
         path = self._result(key)
         try:
             report = _REPORT.validate_json(path.read_bytes())
-            measured = path.stat().st_mtime
-            if report.tuning is not None and measured < asked - _FRESH_SECONDS:
+            if path.stat().st_mtime < since:
                 return None  # measuring is wanted anew
-            if report.tuning is None:
-                os.utime(path)
+            if not since:
+                os.utime(path)  # what is used is kept
             self._note_use(key)
         except (OSError, ValidationError):  # not there, or written by something else
             return None

@@ -67,6 +67,9 @@ class Suspects:
         """The version goes: who still waits is told."""
         if self._computing is not None:
             self._computing.cancel()
+        line, self._line = self._line, []
+        for one in line:
+            one.end(_going())
 
     async def _compute(self) -> None:
         """All that wait, in one child, until nobody waits."""
@@ -78,7 +81,7 @@ class Suspects:
                 await self._reruns.compute(self._spec, self._folder, requests, told)
             finally:
                 for one in line:
-                    one.end(UnavailableError("the version is going", reason="VERSION_NOT_READY"))
+                    one.end(_going())
 
     def _alive(self) -> list[Suspect]:
         now = time.monotonic()
@@ -90,3 +93,7 @@ class Suspects:
 
 def _tell(line: Sequence[Suspect], index: int, answer: Answer) -> None:
     line[index].end(answer)
+
+
+def _going() -> UnavailableError:
+    return UnavailableError("the version is going", reason="VERSION_NOT_READY", retry_after=0.1)

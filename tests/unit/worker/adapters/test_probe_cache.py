@@ -15,6 +15,7 @@ from tests.models import good
 from tests.unit.worker.specs import spec_of_model
 
 SPEC = spec_of_model(good.affine(2.0))
+AUTO = dataclasses.replace(SPEC, settings=RunSettings(auto_tune=True))
 GOOD = ProbeReport(True, "", True, "not masked", ("odd",))
 TUNED = dataclasses.replace(
     GOOD,
@@ -133,13 +134,17 @@ async def test_who_no_longer_waits_lets_go(tmp_path: Path) -> None:
 
 
 async def test_what_was_measured_long_ago_is_measured_again(tmp_path: Path) -> None:
-    """The registry doesn't have it: somebody wants it anew."""
+    """The registry doesn't have it: somebody wants it anew; also if nothing could be measured then."""
     workers = Workers(tmp_path, TUNED)
-    await workers.start().examine(SPEC, tmp_path)
+    await workers.start().examine(AUTO, tmp_path)
     (kept,) = workers.folder.glob("*.json")
     os.utime(kept, (kept.stat().st_mtime - 60,) * 2)
-    await workers.start().examine(SPEC, tmp_path)
+    workers.inner.report = GOOD
+    await workers.start().examine(AUTO, tmp_path)
     assert workers.inner.asked == 2
+    os.utime(kept, (kept.stat().st_mtime - 60,) * 2)
+    await workers.start().examine(AUTO, tmp_path)
+    assert workers.inner.asked == 3
 
 
 async def test_a_worker_that_died_with_a_version_has_it_tried_again(tmp_path: Path) -> None:

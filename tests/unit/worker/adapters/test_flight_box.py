@@ -1,0 +1,129 @@
+"""What a worker computed when it died is known to those that live."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.worker.adapters import flight_box
+from services.worker.adapters.flight_box import FlightBoxes
+from services.worker.domain.contents import Array
+from services.worker.domain.datatype import BF16
+
+A, B = {"x": np.arange(6.0).reshape(2, 3)}, {"x": np.full((1, 3), 7.5)}
+
+
+def opened(folder: Path, owner: str) -> FlightBoxes:
+    boxes = FlightBoxes(folder / "flights", owner)
+    boxes.open()
+    return boxes
+
+
+def die(boxes: FlightBoxes) -> None:
+    """As the kernel leaves it."""
+    boxes._lock.release()
+
+
+def test_what_was_in_flight_is_known(tmp_path: Path) -> None:
+    """Each row of a batch, alone or with others; not what had ended, nor what others computed."""
+    first, second = opened(tmp_path, "w1"), opened(tmp_path, "w2")
+    first.end(first.begin(B))
+    first.begin(A)
+    second.begin({"x": np.full((1, 3), 3.25)})
+    assert not second.look()
+    assert not second.was_lost(A)
+    die(first)
+    assert second.look()
+    assert not second.look()
+    assert second.is_alert
+    assert second.was_lost(A)
+    assert second.was_lost({"x": A["x"][1:]})
+    assert not second.was_lost(B)
+    assert not second.was_lost({"x": np.full((1, 3), 3.25)})
+    third = opened(tmp_path, "w3")
+    assert third.was_lost(A)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pytest.param(np.array(["a", "bb"], dtype=object), id="strings"),
+        pytest.param(np.array([1.5, 2.5], BF16.dtype), id="bfloat"),
+        pytest.param(np.array(5, np.int64), id="scalar"),
+        pytest.param(np.arange(12).reshape(3, 4).T, id="not contiguous"),
+        pytest.param(np.arange(1 << 18), id="larger than a slot"),
+    ],
+)
+def test_any_array_is_found_again(tmp_path: Path, array: Any) -> None:
+    """By its first row."""
+    first = opened(tmp_path, "w1")
+    first.begin({"x": array, "y": np.full((1, 16), 77, np.int8)})
+    die(first)
+    assert opened(tmp_path, "w2").was_lost({"x": array, "y": np.full((1, 16), 77, np.int8)})
+    assert not opened(tmp_path, "w3").was_lost({"x": array, "y": np.full((1, 16), 78, np.int8)})
+
+
+def test_who_computed_nothing_leaves_no_suspicion(tmp_path: Path) -> None:
+    """Killed while idle, or ended in order with a run that never did."""
+    idle, orderly = opened(tmp_path, "w1"), opened(tmp_path, "w2")
+    orderly.begin(A)
+    orderly.close()
+    die(idle)
+    living = opened(tmp_path, "w3")
+    assert not living.is_alert
+    assert not living.look()
+
+
+def test_suspicion_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happened long ago is forgotten, and its file removed."""
+    monkeypatch.setattr(flight_box, "_FRESH_SECONDS", -1.0)
+    first = opened(tmp_path, "w1")
+    first.begin(A)
+    die(first)
+    later = opened(tmp_path, "w2")
+    assert not later.is_alert
+    assert not later.was_lost(A)
+    assert not list(tmp_path.rglob("*.wreck"))
+
+
+class Doubling:
+    """A session that tells what is noted meanwhile."""
+
+    def __init__(self, boxes: FlightBoxes) -> None:
+        self.boxes = boxes
+        self.free: list[int] = []
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> Mapping[str, Array]:
+        self.free.append(len(self.boxes._free))
+        if feeds["x"].size > 3:
+            raise ValueError("too many")
+        return {"y": 2 * feeds["x"]}
+
+
+def test_runs_are_noted_however_they_end(tmp_path: Path) -> None:
+    """One slot while it runs; with more runs than slots the rest is not noted."""
+    boxes = opened(tmp_path, "w1")
+    inner = Doubling(boxes)
+    session = boxes.recorded(inner)
+    assert (session.run(B, ["y"])["y"] == 15).all()
+    with pytest.raises(ValueError, match="too many"):
+        session.run(A, ["y"])
+    assert inner.free == [15, 15]
+    held = [boxes.begin(A) for _ in range(20)]
+    assert held.count(None) == 4
+    session.run(B, ["y"])
+    for slot in held:
+        boxes.end(slot)
+    assert len(boxes._free) == 16
+
+
+def test_a_folder_that_cannot_be_written_notes_nothing(tmp_path: Path) -> None:
+    """It stops nobody."""
+    (tmp_path / "flights").write_bytes(b"")
+    boxes = opened(tmp_path, "w1")
+    assert boxes.begin(A) is None
+    boxes.end(None)
+    assert not boxes.look()
+    boxes.close()
