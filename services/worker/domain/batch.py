@@ -119,7 +119,7 @@ class BatchQueue:
         return True
 
     def due(self, now: float, computing: int) -> float | None:
-        """When the next batch is to be taken (in the past: now); None: nothing waits.
+        """When the next batch is to be taken (`now` or before: at once); None: nothing waits.
 
         The window counts from the arrival of the batch's first request, and is kept open only while others may be
         expected: some are being computed, or more were in flight when the last batch was taken, less than a
@@ -129,21 +129,23 @@ class BatchQueue:
             now: of the clock by which requests arrived.
             computing: requests in batches that are being computed.
         """
-        level = self._first_level()
-        if level is None:
+        if not self._requests:
             return None
-        first = level.first()
-        assert first is not None
         delay = self.limits.max_delay
-        if not delay or first.terms.group is None:
-            return first.arrived
+        if not delay:
+            return now
+        level = self._first_level()
+        first = level.first() if level is not None else None
+        assert first is not None
+        if first.terms.group is None:
+            return now
         if self._group_rows(first) >= self._sizes[-1]:
-            return first.arrived
+            return now
         if computing:
             return first.arrived + delay
         if self._requests < self._company and now < self._company_until:
             return min(first.arrived + delay, self._company_until)
-        return first.arrived
+        return now
 
     def take(self, now: float, computing: int = 0, idle: int = 1) -> Taken:
         """The first request in fair order and those that go with it; a single one larger than a batch goes alone.
@@ -285,6 +287,8 @@ class BatchQueue:
 
     def _others(self, first: Waiting) -> Iterable[Waiting]:
         """All of its group, in the order in which they are to be computed; some may have left."""
+        if len(self._levels) == 1 and first.line is not None:
+            return first.line.group.in_order()
         key = first.terms.group
         groups = [level.groups.get(key) for level in self._levels[first.terms.level :]]
         orders = [group.in_order() for group in groups if group is not None and group.rows]
@@ -292,10 +296,10 @@ class BatchQueue:
 
     def _fill(self, first: Waiting, now: float, batch: list[Waiting], late: list[Waiting]) -> None:
         """Requests in fair order until the batch is full; those too large for what is left are passed over."""
-        waiting = self._group_rows(first)
-        room = next((size for size in self._sizes if size <= waiting), self.limits.max_rows)
-        if first.terms.rows > room:
-            room = self.limits.max_rows
+        room = self.limits.max_rows
+        if len(self._sizes) > 1:
+            waiting = self._group_rows(first)
+            room = next((size for size in self._sizes if first.rows <= size <= waiting), room)
         fitting: list[Waiting] = []
         gone: list[Waiting] = []
         passed = 0
@@ -317,7 +321,8 @@ class BatchQueue:
             if not room:
                 break
         self._take_out(fitting, batch)
-        self._take_out(gone, late)
+        if gone:
+            self._take_out(gone, late)
 
     def _take_out(self, requests: list[Waiting], into: list[Waiting]) -> None:
         """Out of their lines; sums are kept once for each stretch of one line."""

@@ -63,6 +63,7 @@ class Batcher:
         self._computing = 0  # requests in them
         self._closed = False
         self._next: asyncio.Handle | None = None
+        self._next_is_later = False  # it waits for a window
         self._timeout: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failed: asyncio.Future[None] | None = None
@@ -134,9 +135,10 @@ class Batcher:
         if self._loop is None:
             return
         if self._next is not None:
-            if delay or not isinstance(self._next, asyncio.TimerHandle):
+            if delay or not self._next_is_later:
                 return
             self._next.cancel()
+        self._next_is_later = delay > 0
         if delay:
             self._next = self._loop.call_later(delay, self._step)
         else:

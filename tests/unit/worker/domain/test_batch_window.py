@@ -39,7 +39,7 @@ def test_those_who_were_just_answered_are_waited_for() -> None:
     admitted(q, request(at=3.0))
     assert q.due(3.0, computing=0) == 7.0  # a window after they were answered
     admitted(q, request(at=3.1), request(at=3.2))
-    assert q.due(3.2, computing=0) == 3.0  # all are back
+    assert q.due(3.2, computing=0) == 3.2  # all are back
     assert len(q.take(3.2).batch) == 3
 
 
@@ -88,7 +88,7 @@ def test_the_window_is_measured_from_the_first(
         admitted(q, request(at=moment))
         due = q.due(moment, computing)
         assert due is not None
-        assert moments[0] <= due <= moments[0] + delay
+        assert moments[0] <= due <= max(moment, moments[0] + delay)
 
 
 @given(st.integers(1, 6), st.integers(1, 3))

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+import uvloop
 
 from services.rpc.errors import DeadlineExceededError, InvalidArgumentError, UnavailableError
 from services.worker.domain.assignment import PaddedInput, RunSettings, TrimmedOutput
@@ -288,6 +289,26 @@ async def test_the_guilty_of_unlike_lengths_fails_alone() -> None:
         )
     assert isinstance(bad, InvalidArgumentError)
     assert (good["sum"][0], other["sum"][0]) == (15, 28)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_full_batch_ends_its_window(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    """While one instance computes, a request waits for company; a full batch of it goes to the other at once."""
+
+    async def scenario() -> None:
+        one, other = ScriptedSession(), ScriptedSession()
+        async with running(model(other, one, steady=False), max_delay=60.0) as made:
+            await hold(one, made)
+            tasks = await gathered(made, asked(1))
+            for _ in range(5):
+                await asyncio.sleep(0)  # its window opens
+            assert other.batches == []
+            tasks += await gathered(made, asked(2), asked(3, 4))
+            async with asyncio.timeout(10):
+                await asyncio.gather(*tasks)
+            assert other.batches == [[1, 2, 3, 4]]
+
+    run(scenario())
 
 
 async def test_a_queue_knows_its_instances() -> None:
