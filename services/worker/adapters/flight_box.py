@@ -71,21 +71,24 @@ class FlightBoxes:
         return _Recorded(session, self)
 
     def begin(self, feeds: Mapping[str, Array]) -> int | None:
-        """A run begins; give `end` what this returns."""
+        """A run begins; give `end` what this returns. On the way of each run: no more than it needs."""
         noted = self._map
-        if noted is None or not self._free:
+        if noted is None:
             return None
         try:
             slot = self._free.popleft()
-        except IndexError:  # another thread was faster
+        except IndexError:  # more runs at once than are noted
             return None
         start = slot * (_LENGTH.size + _SLOT_BYTES)
         at = first = start + _LENGTH.size
-        most = _SLOT_BYTES // max(len(feeds), 1)
+        most = _SLOT_BYTES // (len(feeds) or 1)
         for array in feeds.values():
-            data = _bytes_of(array)[:most]
-            noted[at : at + len(data)] = data
-            at += len(data)
+            data = _bytes_of(array)
+            size = len(data)
+            if size > most:
+                data, size = data[:most], most
+            noted[at : at + size] = data
+            at += size
         _LENGTH.pack_into(noted, start, at - first)
         return slot
 
@@ -140,6 +143,8 @@ class _Recorded:
 def _bytes_of(array: Array) -> memoryview:
     if array.dtype == object:
         return memoryview("\0".join(map(str, array.ravel())).encode())
+    if array.flags.c_contiguous and array.dtype.kind in "fiub" and array.size:
+        return array.data.cast("B")
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
