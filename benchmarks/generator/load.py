@@ -18,7 +18,6 @@ from benchmarks.generator.order import Kept, Order, Result
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _MOST_STREAMS = 8  # connections of a gRPC client that calls in parallel
-_KEEP_EVERY = 8  # at first; doubled whenever enough are kept
 _clock = time.perf_counter
 
 
@@ -69,7 +68,7 @@ class _Load:
         self._seconds = array("d")  # from due time to answer
         self._lates = array("d")
         self._kept: list[Kept] = []
-        self._keep_every = _KEEP_EVERY if not self.order.calls else 1
+        self._keep_every = 1  # doubled whenever enough are kept
         self.errors.clear()
 
     def _width(self) -> int:

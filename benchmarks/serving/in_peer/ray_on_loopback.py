@@ -1,4 +1,7 @@
-"""Ray's gRPC proxy would listen on all addresses and has no setting for that; run at the start of its processes."""
+"""Ray Serve's gRPC servers would listen on all addresses and have no setting for that.
+
+Run at the start of each of its processes.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from typing import Any
 
 def listen() -> None:
     """On loopback instead."""
-    from ray.serve._private import default_impl
+    from grpc.aio._server import Server  # the class that is made, not its interface
 
-    add = default_impl.add_grpc_address
+    add = Server.add_insecure_port
 
-    def on_loopback(server: Any, address: str) -> Any:
-        return add(server, address.replace("[::]", "127.0.0.1"))
+    def on_loopback(self: Any, address: str) -> int:
+        return add(self, address.replace("[::]", "127.0.0.1"))
 
-    default_impl.add_grpc_address = on_loopback
+    Server.add_insecure_port = on_loopback  # type: ignore[method-assign] # that is the point

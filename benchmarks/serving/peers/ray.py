@@ -10,6 +10,7 @@ import numpy as np
 import ray
 from inference import open_inference_pb2 as oip
 from ray import serve
+from ray._private import services
 from ray.serve.config import HTTPOptions, gRPCOptions
 
 GIVEN = bare_models.settings()
@@ -63,6 +64,9 @@ class Served:
 
 
 if __name__ == "__main__":
+    # It would take the machine's address in place of loopback, and listen there.
+    services.resolve_ip_for_localhost = lambda host: host
+    services.get_node_ip_address = lambda *_: "127.0.0.1"
     ray.init(
         num_cpus=2,
         include_dashboard=False,
