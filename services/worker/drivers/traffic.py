@@ -46,8 +46,10 @@ class Traffic:
     async def _was_quiet(self, seconds: float) -> bool:
         self._moved.clear()
         try:
-            # While calls run their end is awaited; only silence is measured.
-            await asyncio.wait_for(self._moved.wait(), None if self.in_flight else seconds)
+            # While calls run their end is awaited; only silence is measured. (Not by `wait_for`: under steady traffic
+            # Python 3.11's swallows the cancel that the caller's own timeout is, bpo-42130.)
+            async with asyncio.timeout(None if self.in_flight else seconds):
+                await self._moved.wait()
         except TimeoutError:
             return self.in_flight == 0
         return False

@@ -106,6 +106,24 @@ async def test_quiet_that_does_not_come_is_not_waited_for() -> None:
     assert not await traffic.until_quiet(0.01, 0.05)
 
 
+async def test_steady_traffic_is_not_waited_for_either() -> None:
+    """However often calls begin and end: each time that the bound passes it holds."""
+    traffic = Traffic()
+
+    async def call() -> None:
+        while True:
+            traffic.begin()
+            await asyncio.sleep(0)
+            traffic.end()
+            await asyncio.sleep(0)
+
+    calling = asyncio.create_task(call())
+    async with asyncio.timeout(10):
+        for _ in range(20):
+            assert not await traffic.until_quiet(5, 0.005)
+    calling.cancel()
+
+
 V1 = VersionName("m", "1")
 SPEC = VersionSpec(name=V1, digest="d", files=(), signature=Signature((), ()))
 PLACED = PlacementChange(PlacementName("p", V1), "1")
