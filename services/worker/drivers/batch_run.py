@@ -81,9 +81,13 @@ class BatchRun:
         if len(batch) > 1 or self._is_whole(batch[0]):
             try:
                 self._run_together(session)
-            except (InferplaneError, RowCountError, ValueError, MemoryError):
+            except (InferplaneError, MemoryError) as error:
+                if len(batch) == 1:
+                    ran.answers = [_as_answer(error)]
+                    return ran
                 # One request spoils the batch: alone, only that one fails.
-                pass
+            except (RowCountError, ValueError):
+                pass  # alone its rows need not be counted
             else:
                 return ran
         ran.answers = [self._run_single(session, waiting) for waiting in batch]
@@ -158,10 +162,8 @@ class BatchRun:
     def _run_single(self, session: Session, waiting: Waiting) -> Answer:
         try:
             return self._run_chunks(session, waiting)
-        except InferplaneError as error:
-            return error
-        except MemoryError:
-            return ResourceExhaustedError("no memory for this request", reason="OUT_OF_MEMORY")
+        except (InferplaneError, MemoryError) as error:
+            return _as_answer(error)
 
     def _run_chunks(self, session: Session, waiting: Waiting) -> Outputs:
         terms = waiting.terms
@@ -199,6 +201,12 @@ class BatchRun:
             return session.run(feeds, names)
         finally:
             self._progress.end(run, time.monotonic())
+
+
+def _as_answer(error: InferplaneError | MemoryError) -> InferplaneError:
+    if isinstance(error, InferplaneError):
+        return error
+    return ResourceExhaustedError("no memory for this request", reason="OUT_OF_MEMORY")
 
 
 def wanted_outputs(signature: Signature, batch: Sequence[Waiting]) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ class VersionLoader:
         batched = not execution.batching_off_reason
         return _Way(
             execution=execution,
-            plan=_plan(spec.settings, execution),
+            plan=plan(spec.settings, execution),
             padding=padding if batched and not report.padding_reason else None,
             batched=batched,
             # Without batching the rows of a request are not counted.
@@ -218,7 +218,7 @@ def _warnings(report: ProbeReport) -> tuple[str, ...]:
     return (*report.warnings, why)
 
 
-def _plan(settings: RunSettings, execution: Execution) -> tuple[Instance, ...]:
+def plan(settings: RunSettings, execution: Execution) -> tuple[Instance, ...]:
     """Threads and CPUs of each instance. Raises LoadError."""
     here = os.sched_getaffinity(0)
     missing = [cpu for cpu in settings.cpus if cpu not in here]

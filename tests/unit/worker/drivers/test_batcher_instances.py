@@ -139,6 +139,16 @@ async def test_a_sink_is_told_of_the_guilty_alone() -> None:
     assert sink.heard == [(1, dict), (-2, InvalidArgumentError), (3, dict)]
 
 
+async def test_a_refused_request_is_not_computed_twice() -> None:
+    """Alone it needs no second try to know who is guilty."""
+    session, sink = ScriptedSession(), Sink()
+    async with running(model(session)) as made:
+        enter(made, sink, -2)
+        await submit(made, asked(9))
+    assert session.batches in ([[-2], [9]], [[-2, 9], [-2], [9]])
+    assert sink.heard == [(-2, InvalidArgumentError)]
+
+
 async def test_a_sink_is_told_of_the_late_and_of_the_end() -> None:
     """Once each."""
     session, sink = ScriptedSession(), Sink()
