@@ -96,9 +96,7 @@ def _endpoint_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any
     # The client's own deadline, which gRPC clients send along, wins where it is shorter.
     action.max_stream_duration.max_stream_duration.CopyFrom(_duration(declared.timeout))
     action.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(declared.timeout))
-    if declared.retry.num_retries:
-        retry_on = _RETRY_ON_STATE if endpoint.stateful else _RETRY_ON
-        action.retry_policy.CopyFrom(_retry_policy(declared.retry, retry_on))
+    _retry(action, endpoint)
     if pinned is None and declared.mirror is not None and endpoint.mirror_version is not None:
         action.request_mirror_policies.add(
             cluster=edge.mirror_cluster(endpoint.mirror_version),
@@ -110,13 +108,22 @@ def _endpoint_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any
 
 @lru_cache(_CACHED)
 def _stream_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
-    """Where a stream of calls goes: as long as it lasts, to one worker, neither tried twice nor mirrored.
+    """Where a stream of calls goes: as long as it lasts, to one worker, and without a mirror.
 
-    A client's deadline is the worker's to keep: Envoy would end a stream that has begun with a reset, not a status.
+    What was said is said again to another worker only before the first answer, as with other calls. A client's
+    deadline is the worker's to keep: Envoy would end a stream that has begun with a reset, not a status.
     """
     route = _route_to(endpoint, pinned)
     _let_last(route.route, idle_seconds=_IDLE_STREAM_SECONDS)
+    _retry(route.route, endpoint)
     return route
+
+
+def _retry(action: Any, endpoint: RoutedEndpoint) -> None:
+    policy = endpoint.declared.retry
+    if policy.num_retries:
+        retry_on = _RETRY_ON_STATE if endpoint.stateful else _RETRY_ON
+        action.retry_policy.CopyFrom(_retry_policy(policy, retry_on))
 
 
 def _route_to(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:

@@ -4,6 +4,10 @@ from typing import Protocol
 
 from services.rpc.errors import UnavailableError
 
+# From discovery's knowledge that something goes until no route leads there any more. A stream that is ended sooner is
+# opened again at once, and comes back.
+ROUTES_MOVE_SECONDS = 1.0
+
 
 class OpenStream(Protocol):
     """One of them."""
@@ -27,6 +31,10 @@ class OpenStreams:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def use(self, version: str) -> bool:
+        """Whether any has sent requests to a version, by its resource name."""
+        return any(stream.uses(version) for stream in self._open)
 
     def add(self, stream: OpenStream) -> None:
         """It has begun."""

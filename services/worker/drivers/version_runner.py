@@ -14,6 +14,7 @@ from services.worker.domain.execution import Execution
 from services.worker.domain.load_state import Life, LoadError, LoadState
 from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.batcher import Batcher
+from services.worker.drivers.open_streams import ROUTES_MOVE_SECONDS
 from services.worker.drivers.runner_parts import RunnerParts
 from services.worker.drivers.served_version import ServedVersion
 from services.worker.drivers.traffic import Traffic
@@ -206,17 +207,21 @@ class VersionRunner:
                 await self._parts.announced()
         except TimeoutError:
             _log.warning("discovery not told that a version drains", version=str(self.spec.name))
+        if self._parts.streams.use(str(self.spec.name)):
+            await self._until_quiet(min(ROUTES_MOVE_SECONDS, defaults.drain_seconds / 2))
         self._parts.streams.end_version(str(self.spec.name))
-        quiet = [
-            one.traffic.until_quiet(defaults.quiet_seconds, defaults.drain_seconds)
-            for one in self._answering.values()
-        ]
-        if not all(await asyncio.gather(*quiet)):
+        if not await self._until_quiet(defaults.drain_seconds):
             _log.warning(
                 "version unloaded with calls in flight",
                 version=str(self.spec.name),
                 in_flight=sum(one.traffic.in_flight for one in self._answering.values()),
             )
+
+    async def _until_quiet(self, within: float) -> bool:
+        """Whether its calls ended, and none came for a while."""
+        quiet_seconds = self._parts.defaults.quiet_seconds
+        quiet = [one.traffic.until_quiet(quiet_seconds, within) for one in self._answering.values()]
+        return all(await asyncio.gather(*quiet))
 
     async def _load_until_it_works(self) -> Loaded:
         attempts = tenacity.AsyncRetrying(

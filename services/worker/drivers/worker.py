@@ -5,6 +5,7 @@ import asyncio
 import structlog
 
 from services.worker.drivers.heartbeat import Heartbeat
+from services.worker.drivers.open_streams import ROUTES_MOVE_SECONDS
 from services.worker.drivers.roster import Roster
 from services.worker.drivers.runner_parts import RunnerParts
 from services.worker.drivers.traffic import Traffic
@@ -53,6 +54,9 @@ class Worker:
         except TimeoutError:
             _log.warning("discovery not told of the drain; calls are answered until none come")
         if self._roster is not None:
+            if len(self._roster.streams):
+                moving = min(ROUTES_MOVE_SECONDS, (end - loop.time()) / 2)
+                await self.traffic.until_quiet(quiet_seconds, max(0.0, moving))
             self._roster.streams.end_all()
         if not await self.traffic.until_quiet(quiet_seconds, max(0.0, end - loop.time())):
             _log.warning("calls still come after the grace time", in_flight=self.traffic.in_flight)

@@ -87,6 +87,25 @@ async def test_no_endpoint_no_stream(served: EdgeUnderTest) -> None:
     assert not sum(worker.calls.total() for worker in served.workers)
 
 
+async def test_a_dead_worker_gets_no_stream(served: EdgeUnderTest) -> None:
+    """Before the first answer a stream is tried elsewhere; afterwards its end is told, and the next one works."""
+    first, second = served.workers
+    streams = []
+    for _ in range(8):
+        stream = served.stub.ModelStreamInfer(timeout=10)
+        streams.append((stream, await said(stream, request())))
+    await first.stop()
+    for stream, answer in streams:
+        if answer.parameters["worker"].string_param == second.name:
+            assert (await said(stream, request(id="again"))).id == "again"
+        else:
+            assert await stream.code() is not grpc.StatusCode.OK
+    for _ in range(20):
+        stream = served.stub.ModelStreamInfer(timeout=10)
+        assert (await said(stream, request())).parameters["worker"].string_param == second.name
+        stream.cancel()
+
+
 async def test_a_pinned_version_counts_for_streams(served: EdgeUnderTest) -> None:
     """`model_version` of the first message."""
     served.set_endpoint(Endpoint(name=DIGITS, targets=(Target(V1, 1), Target(V2, 1))))

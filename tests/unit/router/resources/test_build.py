@@ -142,14 +142,14 @@ def test_no_retries_means_no_policy() -> None:
     assert routes_of(build())["digits@"].route.retry_policy.num_retries.value == 2
 
 
-def test_streams_last_and_are_neither_tried_twice_nor_mirrored() -> None:
-    """Each key has a route for streams too: the same split, no timeout but that of an hour's silence."""
+def test_streams_last_and_are_not_mirrored() -> None:
+    """Each key has a route for streams too: the same split and retries, no timeout but that of an hour's silence."""
     snapshot = build(mirror=Mirror(V2, 5), timeout=1.0)
     plain, streams = routes_of(snapshot), routes_of(snapshot, streams=True)
     assert plain.keys() == streams.keys()
     action = streams["digits@"].route
     assert action.weighted_clusters == plain["digits@"].route.weighted_clusters
-    assert not action.HasField("retry_policy")
+    assert action.retry_policy == plain["digits@"].route.retry_policy
     assert not action.request_mirror_policies
     assert action.timeout.ToNanoseconds() == 0
     assert action.max_stream_duration.max_stream_duration.ToNanoseconds() == 0
