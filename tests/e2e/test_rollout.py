@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
@@ -24,6 +25,7 @@ from services.cli.demo import digits
 from services.rpc.channel import connect
 from tests.e2e.mesh import Mesh, eventually
 from tests.e2e.oip_calls import digit_samples, raw_request
+from tests.models import good
 
 ROUNDS = 100_000  # of a loop that adds nothing: tens of milliseconds
 RATE = 300.0  # calls a second: half of what these clients and workers manage on two cores
@@ -225,3 +227,31 @@ async def test_killing_the_control_plane(
         late = load.report.outcomes[seen + 300 :]
         assert {o.version for o in late} == {"1", "2"}
     load.assert_all_right(at_least=1200)
+
+
+async def test_a_request_that_crashes_its_model(
+    mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]], tmp_path: Path
+) -> None:
+    """One worker dies of it, the caller is told, sending it again kills nobody, and no other call fails."""
+    (tmp_path / "divided.onnx").write_bytes(good.divided("Div"))
+    await _cli(mesh, "models", "push", "divided", str(tmp_path / "divided.onnx"))
+    await _cli(mesh, "deploy", "divided@1")
+    await asyncio.to_thread(
+        eventually,
+        lambda: sum(_ready(w) for w in _workers(mesh)) == 2,
+        seconds=60,
+        what="two ready workers",
+    )
+    before = {process.pid for process in mesh.processes("services.worker")}
+    request = raw_request("divided", "INT64", [1], np.array([-(2**63)], np.int64).tobytes(), "a")
+    request.inputs.add(name="b", datatype="INT64", shape=[1])
+    request.raw_input_contents.append(np.array([-1], np.int64).tobytes())
+    async with _under_load(mesh, expected) as load, connect(mesh.address) as channel:
+        stub = oip_grpc.GRPCInferenceServiceStub(channel)
+        for _ in range(2):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.ModelInfer(request, timeout=60)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "the model crashes on these inputs" in str(caught.value.details())
+    load.assert_all_right(at_least=600)
+    assert len(before & {process.pid for process in mesh.processes("services.worker")}) == 1

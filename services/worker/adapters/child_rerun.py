@@ -16,7 +16,7 @@ from services.worker.adapters import array_text, probe_order
 from services.worker.adapters.child_probe import ProbeBounds
 from services.worker.adapters.probe_order import ProbeOrder
 from services.worker.domain.assignment import VersionSpec
-from services.worker.ports.flights import Rerun, Told
+from services.worker.ports.flights import MODEL_CRASHED, Rerun, Told
 
 _log = structlog.get_logger(__name__)
 
@@ -105,5 +105,5 @@ def _blame(lines: Sequence[Mapping[str, Any]], code: int) -> InferplaneError:
     how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
     _log.warning("a request crashes its model", how=how)
     return InvalidArgumentError(
-        f"the model crashes on these inputs ({how})", reason="MODEL_CRASHED", metadata={"how": how}
+        f"the model crashes on these inputs ({how})", reason=MODEL_CRASHED, metadata={"how": how}
     )

@@ -2,17 +2,25 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from services.rpc.errors import DeadlineExceededError, UnavailableError
+from services.rpc.errors import (
+    DeadlineExceededError,
+    InferplaneError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.batch import Answer
 from services.worker.domain.infer_request import InferRequest
-from services.worker.ports.flights import Flights, Rerun, Reruns
+from services.worker.domain.request_digest import RequestDigest, digest
+from services.worker.ports.flights import MODEL_CRASHED, Flights, Rerun, Reruns
 from services.worker.ports.gate import Deliver
+
+_MOST_WAITING = 4096  # requests; and verdicts that are remembered
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +51,9 @@ class Suspects:
         self._folder = folder
         self._flights = flights
         self._reruns = reruns
-        self._line: list[Suspect] = []
+        self._line: dict[RequestDigest, list[Suspect]] = {}  # equal ones are computed once
+        self._waiting = 0
+        self._verdicts: dict[RequestDigest, InferplaneError | None] = {}  # None: innocent
         self._computing: asyncio.Task[None] | None = None
 
     @property
@@ -53,12 +63,26 @@ class Suspects:
 
     def takes(self, request: InferRequest) -> bool:
         """Whether a request must not be computed in this process."""
-        return self._flights.is_alert and self._flights.was_lost(request.feeds)
+        if not self._flights.is_alert or not self._flights.was_lost(request.feeds):
+            return False
+        mark = self._mark(request)
+        return mark not in self._verdicts or self._verdicts[mark] is not None
 
     def admit(self, request: InferRequest, deadline: float | None, deliver: Deliver) -> Suspect:
-        """As `Gate.admit`."""
+        """As `Gate.admit`. Raises what is known of the request already."""
+        mark = self._mark(request)
+        verdict = self._verdicts.get(mark)
+        if verdict is not None:
+            raise verdict
+        if self._waiting >= _MOST_WAITING:
+            raise ResourceExhaustedError(
+                f"{self._waiting} requests wait to be tried again; allowed: {_MOST_WAITING}",
+                reason="QUEUE_FULL",
+                retry_after=1.0,
+            )
         suspect = Suspect(request, deadline, deliver)
-        self._line.append(suspect)
+        self._line.setdefault(mark, []).append(suspect)
+        self._waiting += 1
         if self._computing is None or self._computing.done():
             self._computing = asyncio.create_task(self._compute())
         return suspect
@@ -67,33 +91,56 @@ class Suspects:
         """The version goes: who still waits is told."""
         if self._computing is not None:
             self._computing.cancel()
-        line, self._line = self._line, []
-        for one in line:
-            one.end(_going())
+        _end_all(self._take())
+
+    def _mark(self, request: InferRequest) -> RequestDigest:
+        return digest(self._spec.digest, InferRequest(request.feeds, request.outputs))
 
     async def _compute(self) -> None:
         """All that wait, in one child, until nobody waits."""
         while self._line:
-            line, self._line = self._alive(), []
-            requests = [Rerun(one.request.feeds, one.request.outputs) for one in line]
+            line = self._take()
+            requests = [
+                Rerun(first.request.feeds, first.request.outputs) for first, *_ in line.values()
+            ]
             try:
-                told = partial(_tell, line)
+                told = partial(self._tell, list(line.items()))
                 await self._reruns.compute(self._spec, self._folder, requests, told)
             finally:
-                for one in line:
-                    one.end(_going())
+                _end_all(line)
 
-    def _alive(self) -> list[Suspect]:
+    def _take(self) -> dict[RequestDigest, list[Suspect]]:
+        """Those in line for whom somebody still waits; the line is empty afterwards."""
         now = time.monotonic()
-        for one in self._line:
+        line, self._line, self._waiting = self._line, {}, 0
+        for one in (one for equal in line.values() for one in equal):
             if one.deadline is not None and one.deadline <= now:
                 one.end(DeadlineExceededError("the deadline passed in the queue"))
-        return [one for one in self._line if one.deliver is not None]
+        alive = {mark: [one for one in equal if one.deliver] for mark, equal in line.items()}
+        return {mark: equal for mark, equal in alive.items() if equal}
+
+    def _tell(
+        self, line: Sequence[tuple[RequestDigest, list[Suspect]]], index: int, answer: Answer
+    ) -> None:
+        mark, equal = line[index]
+        if len(self._verdicts) >= _MOST_WAITING:
+            self._verdicts.clear()
+        if isinstance(answer, InferplaneError) and answer.reason == MODEL_CRASHED:
+            self._verdicts[mark] = answer
+        elif not isinstance(answer, UnavailableError):
+            self._verdicts[mark] = None
+        for one in equal:
+            one.end(answer)
 
 
-def _tell(line: Sequence[Suspect], index: int, answer: Answer) -> None:
-    line[index].end(answer)
-
-
-def _going() -> UnavailableError:
-    return UnavailableError("the version is going", reason="VERSION_NOT_READY", retry_after=0.1)
+def _end_all(line: Mapping[RequestDigest, list[Suspect]]) -> None:
+    """Whoever has no answer is told so."""
+    for equal in line.values():
+        for one in equal:
+            one.end(
+                UnavailableError(
+                    "the request could not be tried again",
+                    reason="VERSION_NOT_READY",
+                    retry_after=0.1,
+                )
+            )

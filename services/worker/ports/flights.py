@@ -10,6 +10,8 @@ from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.contents import Array
 from services.worker.ports.session import Session
 
+MODEL_CRASHED = "MODEL_CRASHED"  # reason of the error of a request that crashes what computes it
+
 
 class Flights(Protocol):
     """What this machine's workers compute."""

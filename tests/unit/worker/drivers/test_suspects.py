@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from services.rpc.errors import (
     DeadlineExceededError,
@@ -18,7 +19,7 @@ from services.worker.domain.batch import Answer
 from services.worker.domain.contents import Array
 from services.worker.domain.infer_request import InferRequest
 from services.worker.drivers.suspects import Suspects
-from services.worker.ports.flights import Rerun, Told
+from services.worker.ports.flights import MODEL_CRASHED, Rerun, Told
 from services.worker.ports.session import Session
 from tests.models import good
 from tests.unit.worker.specs import spec_of_model
@@ -56,7 +57,7 @@ class Scripted:
         await self.go.wait()
         for index, request in enumerate(requests):
             value = int(request.feeds["x"][0])
-            error = InvalidArgumentError("crashes")
+            error = InvalidArgumentError("crashes", reason=MODEL_CRASHED)
             told(index, error if value == GUILTY else {"y": request.feeds["x"] * 2})
 
 
@@ -102,3 +103,22 @@ async def test_who_waits_when_the_version_goes_is_told() -> None:
     assert suspects._computing is not None
     await asyncio.wait([suspects._computing])
     assert [type(answer) for answer in told] == [UnavailableError, UnavailableError]
+
+
+async def test_what_was_found_once_is_known() -> None:
+    """Equal requests are computed once; the innocent one is no suspect any more, the guilty one is refused at once."""
+    reruns, told = Scripted(), list[Answer]()
+    reruns.go.set()
+    suspects = room(reruns)
+    for value in (1, 1, GUILTY, 1, GUILTY):
+        suspects.admit(request(value), None, told.append)
+    assert suspects._computing is not None
+    await suspects._computing
+    assert reruns.rounds == [2]
+    assert len(told) == 5
+    assert not suspects.takes(request(1))
+    assert suspects.takes(request(GUILTY))
+    with pytest.raises(InvalidArgumentError, match="crashes"):
+        suspects.admit(request(GUILTY), None, told.append)
+    assert suspects.takes(request(2))
+    assert len(told) == 5
