@@ -26,7 +26,7 @@ from services.worker.adapters.metrics import PrometheusMeter
 from services.worker.adapters.onnx_session import OnnxSessionLoader
 from services.worker.adapters.probe_cache import CachedProbe
 from services.worker.adapters.registry_client import RegistryAssignments, RegistryFiles
-from services.worker.adapters.runtime_memory import RuntimeMemory
+from services.worker.adapters.runtime_memory import RuntimeMemory, share_heaps
 from services.worker.adapters.tuning_client import RegistryTunings
 from services.worker.drivers.assignments import AssignmentFollower
 from services.worker.drivers.runner_parts import RunnerDefaults, RunnerParts
@@ -192,6 +192,7 @@ def main() -> None:
     except settings.SettingsError as error:
         sys.exit(f"{error}")
     telemetry.configure_logs(service="worker", level=config.log_level, style=config.log_style)
+    share_heaps()
     uvloop.run(_serve_and_exit(config))
 
 

@@ -24,6 +24,8 @@ _GATHER = (
     b"\x02B\x04\n\x00\x10\x11"
 )
 _ROW = 1 << 20  # bytes
+_M_ARENA_MAX = -8  # of malloc.h
+_HEAPS = 2
 
 
 class RuntimeMemory:
@@ -113,9 +115,19 @@ def is_memory(error: Exception) -> bool:
     )
 
 
+def share_heaps() -> None:
+    """Let all threads share two heaps of the C library, from before the first thread: each keeps some free memory."""
+    _ask_glibc("mallopt", _M_ARENA_MAX, _HEAPS)
+
+
 def _trim() -> None:
-    """Return what the C library keeps of freed memory; only glibc keeps much and can be asked."""
+    """Return what the C library keeps of freed memory."""
+    _ask_glibc("malloc_trim", 0)
+
+
+def _ask_glibc(function: str, *arguments: int) -> None:
+    """Only glibc keeps much and can be asked."""
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+        asked = getattr(ctypes.CDLL(None), function, None)
+        if asked is not None:
+            asked(*arguments)
