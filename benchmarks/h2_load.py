@@ -23,6 +23,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEAD = struct.Struct(">HBBBI")  # length (2 + 1 bytes), type, flags, stream (RFC 9113 §4.1)
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _END_HEADERS, _ACK = 1, 4, 1
+_CANCEL = 8
 _INITIAL_WINDOW_SIZE = 4
 _WINDOW = (1 << 31) - 1
 _DEFAULT_WINDOW = 65535
@@ -67,7 +68,7 @@ class Load:
 
     def __init__(self, address: str, exchanges: Sequence[Exchange], connections: int = 1) -> None:
         """Connect."""
-        self._lines = [_Line(address, exchanges, number) for number in range(connections)]
+        self._lines = [Line(address, exchanges, number) for number in range(connections)]
         self._poll = select.epoll()
         self._by_number = {}
         for line in self._lines:
@@ -101,7 +102,7 @@ class Load:
             line.sock.close()
 
 
-class _Line:
+class Line:
     """One connection: its streams, its windows, what it has read of a frame."""
 
     def __init__(self, address: str, exchanges: Sequence[Exchange], shift: int) -> None:
@@ -122,8 +123,13 @@ class _Line:
         )
         self._block = _first_block()
 
+    @property
+    def next_stream(self) -> int:
+        """Of the next call; each takes two more than the one before."""
+        return self._stream
+
     def begin(self, count: int) -> int:
-        """Send so many calls, in one write."""
+        """Send so many calls, in one write; the number that was taken."""
         now, out, bodies = time.perf_counter(), [], self._bodies
         for sent in range(count):
             number = self._sent % len(bodies)
@@ -145,6 +151,15 @@ class _Line:
         self.sock.sendall(b"".join(out))
         return count
 
+    def cancel(self, streams: Sequence[int]) -> int:
+        """Reset those of them that are open; the number of them."""
+        still = [stream for stream in streams if self.open.pop(stream, None) is not None]
+        for stream in still:
+            self._answer.pop(stream, None)
+        frames = [_frame(_RESET, 0, stream, _CANCEL.to_bytes(4, "big")) for stream in still]
+        self.sock.sendall(b"".join(frames))
+        return len(still)
+
     def read(self, result: Result) -> int:
         """Take what has come; the number of calls that ended."""
         data = self.sock.recv(_READ)
@@ -160,9 +175,12 @@ class _Line:
                 break
             if kind == _DATA:
                 self._take(stream, data[place + 9 : stop])
+            elif kind == _WINDOW_UPDATE:
+                if not stream:  # no body is larger than the window of its stream
+                    self._widen(data[place + 9 : stop])
             elif kind != _HEADERS:
                 self._control(kind, flags, data[place + 9 : stop])
-            if flags & _END_STREAM and kind <= _HEADERS:
+            if flags & _END_STREAM and kind <= _HEADERS and stream in self.open:
                 ended += 1
                 self._end(stream, now, result)
             place = stop
@@ -171,8 +189,16 @@ class _Line:
 
     def _take(self, stream: int, piece: bytes) -> None:
         self._received += len(piece)
+        if stream not in self.open:  # cancelled
+            return
         known = self._answer
         known[stream] = known[stream] + piece if stream in known else piece
+
+    def _widen(self, payload: bytes) -> None:
+        self._window += int.from_bytes(payload, "big") & _WINDOW
+        later, self._later = self._later, 0
+        if later:
+            self.begin(later)
 
     def _end(self, stream: int, now: float, result: Result) -> None:
         number, since = self.open.pop(stream)
@@ -183,14 +209,7 @@ class _Line:
         result.latencies.append(now - since)
 
     def _control(self, kind: int, flags: int, payload: bytes) -> None:
-        if (
-            kind == _WINDOW_UPDATE
-        ):  # of a stream: bodies are smaller than any window, so it does not matter
-            self._window += int.from_bytes(payload, "big") & _WINDOW
-            if self._later:
-                later, self._later = self._later, 0
-                self.begin(later)
-        elif kind == _SETTINGS and not flags & _ACK:
+        if kind == _SETTINGS and not flags & _ACK:
             self.sock.sendall(_frame(_SETTINGS, _ACK, 0, b""))
         elif kind == _PING and not flags & _ACK:
             self.sock.sendall(_frame(_PING, _ACK, 0, payload))
