@@ -3,7 +3,7 @@
 Run as `python -m benchmarks.overload`. The batcher in this process, with a device that takes 3 ms for up to eight rows
 (it sleeps, so that other work on the machine does not change what it can do: 2,667 rows a second). Requests of one row
 are offered at multiples of that, at random times, whether or not earlier ones were answered. Latency counts from the
-time at which a request was due. Three ways to bound the queue: by time (the worker's default), by the callers'
+time at which a request was due. Three ways to bound the queue: by time, by the callers'
 deadlines, and by rows alone, as most servers do.
 """
 
@@ -44,7 +44,7 @@ class Bound:
 
 
 BOUNDS = (
-    Bound("at most 1 s, the default", max_wait=1.0),
+    Bound("at most 1 s", max_wait=1.0),
     Bound("at most 0.1 s", max_wait=0.1),
     Bound("callers that wait 0.2 s", deadline=0.2),
     Bound("4,096 rows alone"),

@@ -42,7 +42,7 @@ class WorkerSettings(Settings):
     max_queue_rows: int = Field(default=4096, gt=0)  # per version
     max_queue_bytes: int = Field(default=512 * 1024**2, gt=0)  # per version
     # What would wait longer is refused, beyond four batches; 0: rows and bytes alone bound the queue.
-    max_queue_seconds: float = Field(default=1.0, ge=0)
+    max_queue_seconds: float = Field(default=2.0, ge=0)
     concurrent_runs: int = Field(default=2, gt=0)  # instances of a version that doesn't say
     intra_op_threads: int = Field(default=1, gt=0)
     # What the runs of all versions may hold at once; 0: three quarters of the memory this process may have.

@@ -23,7 +23,7 @@ class RunnerDefaults:
     max_queued_bytes: int
     concurrent_runs: int  # instances of a version
     intra_op_threads: int = 1  # of an instance
-    max_queue_seconds: float = 1.0  # what would wait longer is refused; 0: no such bound
+    max_queue_seconds: float = 2.0  # what would wait longer is refused; 0: no such bound
     drain_seconds: float
     stall_seconds: float = 10.0  # a run may last so long however short others were
     quiet_seconds: float = 0.5  # silence after which nobody routes here any more

@@ -41,6 +41,7 @@ from services.worker.ports.session import ProbeReport, Session
 _log = structlog.get_logger(__name__)
 
 _BATCHES_QUEUED = 4  # fit in any queue, however large a version's batches are
+_REQUESTS_QUEUED = 32  # may wait however long they take
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ class VersionLoader:
             max_queued_rows=settings.max_queue_rows or max(defaults.max_queued_rows, least),
             max_queued_bytes=settings.max_queue_bytes or defaults.max_queued_bytes,
             max_wait=defaults.max_queue_seconds,
-            least_rows=least,
+            least_rows=max(least, _REQUESTS_QUEUED),
             levels=rules.levels,
             instances=len(model.sessions),
         )
