@@ -137,12 +137,12 @@ class _Asked:
 class Soak:
     """So many requests, some of them in flight at once; the same seed asks the same."""
 
-    def __init__(self, requests: int, in_flight: int = IN_FLIGHT, seed: int = 7) -> None:
-        """Make the batcher; nothing is asked yet."""
+    def __init__(self, requests: int, *, seed: int = 7, leave_every: int = 5) -> None:
+        """Make the batcher; nothing is asked yet. Of so many callers one leaves around the median latency."""
         self.requests = requests
         self.outcomes: Counter[str] = Counter()
         self.meter = Meter()
-        self._in_flight = in_flight
+        self._leave_every = leave_every
         self._random = random.Random(seed)
         self._latency = 0.005  # about the median
         self._begun = self._open = 0
@@ -180,7 +180,7 @@ class Soak:
 
     def _go_on(self) -> None:
         """Ask until enough are on their way."""
-        while self._open < self._in_flight and self._begun < self.requests:
+        while self._open < IN_FLIGHT and self._begun < self.requests:
             if not self._ask():
                 break  # refused: come again later
         if self._begun == self.requests and not self._open:
@@ -202,7 +202,7 @@ class Soak:
             self._end(asked, error.reason)
             loop.call_later(self._latency, self._go_on)
             return False
-        if number % 5 == 0:
+        if number % self._leave_every == 0:
             loop.call_later(self._random.uniform(0, 2 * self._latency), self._leave, asked)
         if number % 997 == 0:
             self.queue.check()
@@ -275,10 +275,10 @@ def main() -> None:
     """Print how they ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=REQUESTS)
-    parser.add_argument("--in-flight", type=int, default=IN_FLIGHT)
+    parser.add_argument("--leave-every", type=int, default=5)
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args()
-    soak = Soak(given.requests, given.in_flight, given.seed)
+    soak = Soak(given.requests, seed=given.seed, leave_every=given.leave_every)
     started = time.monotonic()
     asyncio.run(soak.run())
     seconds = time.monotonic() - started

@@ -195,18 +195,20 @@ class BatchQueue:
             self._take_out([heapq.heappop(self._timeouts)[2]], out)
         return out
 
-    def note_run(self, taken: Taken, seconds: float, now: float, cells: int = 0) -> None:
+    def note_run(
+        self, taken: Taken, seconds: float, now: float, cells: tuple[int, float] = (0, 0.0)
+    ) -> None:
         """Learn from a run that ended how long rows and cells take.
 
         Args:
             taken: what was computed.
-            seconds: how long it took.
+            seconds: how long it took, from its leaving the queue.
             now: the time; its callers may be expected back for a window.
-            cells: what `padding.area` gives for its rows, padding included.
+            cells: what `padding.area` gives for its rows, padding included, and how long the computing alone took.
         """
         self._row_cost.note(taken.rows, seconds, full=taken.full)
-        if self.padding is not None and cells and taken.rows <= self.limits.max_rows:
-            self._cell_cost.note(cells, seconds)
+        if cells[0] and taken.rows <= self.limits.max_rows:
+            self._cell_cost.note(*cells)
         self._company_until = now + self.limits.max_delay
 
     def wait(self, level: int, tenant: str) -> float:

@@ -213,7 +213,7 @@ class Batcher:
         self._runs.discard(taken)
         self._computing -= len(taken.batch)
         now = time.monotonic()
-        self._queue.note_run(taken, now - started, now, ran.area)
+        self._queue.note_run(taken, now - started, now, (ran.area, ran.compute_ns / 1e9))
         for run in ran.runs:
             self._meter.computed(run)
         if ran.outputs is not None:

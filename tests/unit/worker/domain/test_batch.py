@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -141,27 +142,33 @@ def test_take_all_empties() -> None:
 
 _STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["admit", "take", "leave"]),
-        st.integers(0, 6),
+        st.sampled_from(["admit", "admit", "take", "leave", "expire"]),
+        st.integers(0, 6),  # rows, or which one leaves
         st.sampled_from(["g", "h", None]),
-        st.one_of(st.none(), st.integers(0, 40)),
+        st.one_of(st.none(), st.integers(0, 40)),  # deadline
+        st.fixed_dictionaries(
+            {
+                "tenant": st.sampled_from(["", "a", "b"]),
+                "level": st.integers(0, 1),
+                "timeout": st.sampled_from([0.0, 0.0, 3.0, 9.0]),
+            }
+        ),
     ),
     max_size=60,
 )
+_Step = tuple[str, int, Hashable, int | None, dict[str, Any]]
 
 
 @given(_STEPS)
-def test_every_admitted_request_leaves_exactly_once(
-    steps: list[tuple[str, int, Hashable, int | None]],
-) -> None:
+def test_every_admitted_request_leaves_exactly_once(steps: list[_Step]) -> None:
     """Whatever happens in whatever order, sums hold and nobody is lost or answered twice."""
-    q, clock = queue(max_rows=4, max_queued_rows=12), count()
+    q, clock = queue(max_rows=4, max_queued_rows=30, levels=2), count()
     inside: list[Waiting] = []
     gone: list[Waiting] = []
-    for act, rows, group, deadline in steps:
+    for act, rows, group, deadline, terms in steps:
         now = float(next(clock))
         if act == "admit":
-            r = request(rows, at=now, group=group, deadline=deadline)
+            r = request(rows, at=now, group=group, deadline=deadline, **terms)
             try:
                 q.admit(r)
                 inside.append(r)
@@ -169,12 +176,21 @@ def test_every_admitted_request_leaves_exactly_once(
                 pass
         elif act == "take":
             taken = q.take(now)
-            assert sum(r.rows for r in taken.batch) <= 4 or len(taken.batch) == 1
-            assert len({r.terms.group for r in taken.batch}) <= 1
+            check_taken(taken, now)
             gone += [*taken.batch, *taken.late]
+        elif act == "expire":
+            gone += q.take_timed_out(now)
         elif inside and q.leave(inside[rows % len(inside)]):
             gone.append(inside[rows % len(inside)])
         q.check()
     gone += q.take_all()
     assert len(gone) == len(inside)
     assert {id(r) for r in gone} == {id(r) for r in inside}
+
+
+def check_taken(taken: Taken, now: float) -> None:
+    assert taken.rows == sum(r.rows for r in taken.batch)
+    assert taken.rows <= 4 or len(taken.batch) == 1
+    assert len({r.terms.group for r in taken.batch}) <= 1
+    assert all(r.deadline is None or r.deadline > now for r in taken.batch)
+    assert all(r.deadline is not None and r.deadline <= now for r in taken.late)

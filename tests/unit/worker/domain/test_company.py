@@ -104,7 +104,7 @@ def test_costs_are_learned_from_runs() -> None:
     """A run that takes 1 ms and 0.1 ms for each cell costs ten cells."""
     q = ragged()
     for cells in (8, 16, 24, 32, 40, 48, 64, 80):
-        q.note_run(Taken([], [], 1), 1e-3 + 1e-4 * cells, 0.0, cells)
+        q.note_run(Taken([], [], 1), 0.5, 0.0, (cells, 1e-3 + 1e-4 * cells))
     for length in (20, 10, 31):
         q.admit(of_length(length))
     assert [lengths(batch) for batch in drained(q)] == [[20, 10], [31]]
