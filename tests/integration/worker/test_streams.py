@@ -144,6 +144,26 @@ async def test_sequences_on_one_stream(worker: WorkerProcess) -> None:
     assert all([t.name for t in a.infer_response.outputs] == ["total"] for a in found)
 
 
+async def test_different_sequences_share_batches(worker: WorkerProcess, front: str) -> None:
+    """Three rounds of 200 sequences: every sum is right; what comes together is computed together.
+
+    (By grpcio messages come one by one, and a model as quick as this one has answered each before the next.)
+    """
+    client, asked_for = Client(worker.channel), oip.ModelStatisticsRequest(name="sum")
+    (before,) = (await client.oip.ModelStatistics(asked_for)).model_stats
+    messages = [
+        of_sequence(n, f"shared {n}", *(["start"] * (step == 0)), *(["end"] * (step == 2)))
+        for step in range(3)
+        for n in range(200)
+    ]
+    found = await answers(open_stream(worker), messages)
+    sums = [output(a.infer_response)[0, 0] for a in found]
+    assert sums == [n * (step + 1) for step in range(3) for n in range(200)]
+    (after,) = (await client.oip.ModelStatistics(asked_for)).model_stats
+    assert after.inference_count - before.inference_count == 600
+    assert after.execution_count - before.execution_count < (300 if front == "auto" else 601)
+
+
 async def test_sequences_by_single_calls(worker: WorkerProcess) -> None:
     """State outlives calls; it isn't in the metadata; without a start, an id or after the end a call is refused."""
     client = Client(worker.channel)
