@@ -61,12 +61,14 @@ class _Load:
             self._epoll.register(number, select.EPOLLIN)
         self._in_flight = 0
         self._sent = 0
+        self._turn = 0
         self._forget()
 
     def _forget(self) -> None:
         """Start the notes anew."""
         self._seconds = array("d")  # from due time to answer
         self._lates = array("d")
+        self._unsent = 0
         self._kept: list[Kept] = []
         self._keep_every = 1  # doubled whenever enough are kept
         self.errors.clear()
@@ -116,7 +118,7 @@ class _Load:
             p99=_quantile(ordered, 0.99),
             longest=_quantile(ordered, 1.0),
             late_p99=_quantile(lates, 0.99),
-            unfinished=self._in_flight,
+            unfinished=self._in_flight + self._unsent,
             generator_cpu=own,
             server_cpu=spent,
             others_cpu=max(0.0, busy - own - sum(spent.values())),
@@ -184,40 +186,47 @@ class _Load:
     def _open(self, begin: float, seconds: float) -> None:
         """Calls begin when they are due, whatever the answers do."""
         order, bodies = self.order, len(self.order.bodies)
-        random_ = random.Random(order.seed)
-        due, turn = begin, 0
-        while due < begin + seconds:
-            self._wait_until(due)
+        draw = random.Random(order.seed)
+        due, end = begin, begin + seconds
+        while due < end:
+            self._answers_until(due)
             now = _clock()
-            while due <= now and self._in_flight < order.in_flight:
-                connection, turn = self._free_one(turn)
-                if connection is None:
-                    break
+            if now > end:  # behind: the rest is not sent any more
+                self._unsent += 1
+            elif (connection := self._free_one()) is None:
+                for connection in self._readable(order.timeout):
+                    self._take(connection)
+                continue
+            else:
                 connection.begin(self._sent % bodies, due)
                 connection.flush()
                 self._sent += 1
                 self._in_flight += 1
                 self._lates.append(now - due)
-                due += random_.expovariate(order.rate)
-            else:
-                continue
-            for connection in self._readable(order.timeout):  # no room: wait for an answer
-                self._take(connection)
+            due += draw.expovariate(order.rate)
 
-    def _free_one(self, turn: int) -> tuple[Connection | None, int]:
+    def _free_one(self) -> Connection | None:
+        """The next connection in turn that takes a call; None if as many are in flight as may be."""
+        if self._in_flight >= self.order.in_flight:
+            return None
         width = len(self._connections)
         for step in range(width):
-            connection = self._connections[(turn + step) % width]
+            connection = self._connections[(self._turn + step) % width]
             if connection.free:
-                return connection, turn + step + 1
-        return None, turn
+                self._turn += step + 1
+                return connection
+        return None
 
-    def _wait_until(self, due: float) -> None:
-        """Take answers until then; select, since epoll's own timeout counts whole milliseconds."""
-        while (left := due - _clock()) > 0:
-            if select.select([self._epoll], [], [], left)[0]:
-                for connection in self._readable(0):
-                    self._take(connection)
+    def _answers_until(self, due: float) -> None:
+        """Take answers until then, and at least once; select, since epoll's own timeout is in milliseconds."""
+        while True:
+            left = due - _clock()
+            if left > 0 and not select.select([self._epoll], [], [], left)[0]:
+                return
+            for connection in self._readable(0):
+                self._take(connection)
+            if left <= 0:
+                return
 
     def drain(self) -> None:
         """Wait for the calls that are still in flight."""

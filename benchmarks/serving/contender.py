@@ -43,6 +43,10 @@ class Running:
             sum(m.rss for m in each), sum(m.pss for m in each), sum(m.processes for m in each)
         )
 
+    def exposed(self) -> list[str]:
+        """Addresses beyond loopback on which it listens; there should be none."""
+        return [address for tree in [*self.trees, *self.besides] for address in tree.exposed()]
+
     def dead(self) -> str:
         """What a process logged that ended by itself; empty if none did."""
         for tree in [*self.trees, *self.besides]:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,17 @@ padded_inputs:
 """
 
 
+# The endpoints with all that a policy may say but a mirror, which would double the work.
+_POLICIES = """
+name: endpoints/{name}
+targets: [{{target: models/{name}/versions/1, weight: 100}}]
+sticky_header: x-user
+timeout: 15s
+retry_policy: {{num_retries: 2, budget_percent: 20}}
+circuit_limits: {{max_requests: 2048}}
+"""
+
+
 class MeshError(OSError):
     """A command of ours did not do what it should."""
 
@@ -41,7 +52,8 @@ class State:
     """A state directory in which both models are registered and placed; made when first needed."""
 
     models: Path
-    is_tuned: bool
+    is_tuned: bool = False
+    has_policies: bool = False
     _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False)
 
     @property
@@ -65,6 +77,10 @@ class State:
                 file = str(self.models / f"{name}.onnx")
                 inferplane("models", "push", f"{name}@1", file, "--settings", str(settings[name]))
                 inferplane("deploy", f"{name}@1")
+                if self.has_policies:
+                    policies = state / f"{name}-policies.yaml"
+                    policies.write_text(_POLICIES.format(name=name))
+                    inferplane("endpoints", "apply", "--file", str(policies))
                 if self.is_tuned:
                     inferplane("tune", f"{name}@1")
         finally:
@@ -89,32 +105,46 @@ def _inferplane(state: Path, address: str, *words: str) -> None:
 
 def contenders(models: Path, *, quick: bool) -> Iterator[Contender]:
     """A worker alone by both fronts, then behind Envoy."""
-    plain, tuned = State(models, is_tuned=False), State(models, is_tuned=True)
-    for variant, state, front, where in (
+    plain, tuned, ruled = (
+        State(models),
+        State(models, is_tuned=True),
+        State(models, has_policies=True),
+    )
+    for variant, state, front, what in (
         ("worker", plain, "auto", "unix socket"),
         ("worker, tuned", tuned, "auto", "unix socket, after `inferplane tune`"),
         ("worker, grpcio", plain, "grpcio", "TCP, grpcio instead of the front"),
     ):
-        if quick and state is tuned:
-            continue
-        yield Contender(
-            name="inferplane",
-            variant=variant,
-            what=f"this checkout, OIP gRPC, {where}, one process",
-            dialect=OIP,
-            start=partial(_start_worker, state, front),
-            before=state.make,
-            after=_padding,
-        )
-    for workers in (1, 2):
-        yield Contender(
-            name="inferplane",
-            variant=f"up, {workers}",
-            what=f"this checkout, OIP gRPC through Envoy, `inferplane up --workers {workers}`",
-            dialect=OIP,
-            start=partial(_start_mesh, plain, workers),
-            before=plain.make,
-        )
+        if not (quick and state.is_tuned):
+            start = partial(_start_worker, state, front)
+            yield _contender(variant, f"{what}, one process", start, state, _padding)
+    for variant, state, workers, what in (
+        ("up, 1", plain, 1, ""),
+        ("up, 1, policies", ruled, 1, ", endpoints with retries, limits, a sticky header"),
+        ("up, 2", plain, 2, ""),
+    ):
+        if not (quick and state.has_policies):
+            start = partial(_start_mesh, state, workers)
+            said = f"through Envoy, `inferplane up --workers {workers}`{what}"
+            yield _contender(variant, said, start, state)
+
+
+def _contender(
+    variant: str,
+    what: str,
+    start: Callable[[Path], Running],
+    state: State,
+    after: Callable[[Running], dict[str, Any]] = lambda _: {},
+) -> Contender:
+    return Contender(
+        name="inferplane",
+        variant=variant,
+        what=f"this checkout, OIP gRPC, {what}",
+        dialect=OIP,
+        start=start,
+        before=state.make,
+        after=after,
+    )
 
 
 def _start_worker(state: State, front: str, folder: Path) -> Running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import secrets
 import signal
@@ -11,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 _MARK = "INFERPLANE_BENCHMARK_TREE"
 _PROC = Path("/proc")
@@ -64,6 +67,17 @@ class ProcessTree:
         """Each process by a short name."""
         return {pid: _name(pid) for pid in self.pids()}
 
+    def exposed(self) -> list[str]:
+        """Addresses beyond loopback on which any of them listens."""
+        found = set()
+        for pid in self.pids():
+            with suppress(psutil.Error):
+                for open_ in psutil.Process(pid).net_connections("inet"):
+                    ip = open_.laddr.ip.removeprefix("::ffff:") if open_.laddr else ""
+                    if open_.status == psutil.CONN_LISTEN and not _is_loopback(ip):
+                        found.add(f"{ip}:{open_.laddr.port}")
+        return sorted(found)
+
     def memory(self) -> Memory:
         """What all occupy now."""
         pids = self.pids()
@@ -94,6 +108,10 @@ class ProcessTree:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(_LOOK)  # other processes' ends cannot be waited on
             self.process.poll()
+
+
+def _is_loopback(ip: str) -> bool:
+    return ipaddress.ip_address(ip).is_loopback
 
 
 def _kilobytes(pid: int, field: str) -> int:

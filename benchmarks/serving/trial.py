@@ -113,6 +113,8 @@ class Trial:
         running = self.contender.start(folder)
         try:
             report.first_answer = self._until_answers(running)
+            if exposed := running.exposed():
+                raise TrialError(f"it listens beyond loopback: {', '.join(exposed)}")
             if is_last:
                 lengths = {w.name: self._check(running, w, report) for w in self.workloads}
                 for workload in self.workloads:
