@@ -100,6 +100,11 @@ async def test_from_push_to_answer(folder: Path) -> None:
                 placement_service_pb2.GetPlacementRequest(name="pools/default/placements/affine@1")
             )
             assert placed.placement.status.ready_workers == 1
+            (status,) = placed.placement.status.workers
+            assert status.execution.max_batch_size == 32
+            assert status.execution.instances > 0
+            assert status.execution.intra_op_threads > 0
+            assert status.execution.batching_off_reason == ""
             client = Client(worker.channel)
             assert (output(await client.infer("affine", x=X)) == X).all()
 
