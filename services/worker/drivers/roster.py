@@ -1,7 +1,7 @@
 """The versions on this worker: starts and releases their runners as assignments change, finds the one a call is for."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -31,6 +31,7 @@ class Roster:
     def __init__(self, parts: RunnerParts) -> None:
         self.epoch = 0  # grows whenever `find` may give another answer than before
         self._told = parts.changed
+        self._watching: list[Callable[[], None]] = []
         self._parts = replace(parts, changed=self._note_change)
         self._runners: dict[str, VersionRunner] = {}  # by resource name
         self._wanted: dict[VersionName, Assignment] = {}
@@ -94,9 +95,18 @@ class Roster:
         ]
         return found if found or not asked.model_name else [self.find(asked)]
 
+    def watch(self, told: Callable[[], None]) -> None:
+        """Tell of each new epoch, so that nobody holds on to a version that is gone."""
+        self._watching.append(told)
+
     def _note_change(self) -> None:
-        self.epoch += 1
+        self._turn()
         self._told()
+
+    def _turn(self) -> None:
+        self.epoch += 1
+        for told in self._watching:
+            told()
 
     def _candidates(self) -> list[Candidate]:
         return [
@@ -116,7 +126,7 @@ class Roster:
         if runner is None:
             runner = VersionRunner(assignment, self._parts)
             self._runners[name] = runner
-            self.epoch += 1
+            self._turn()
             task = tasks.create_task(runner.run(), name=name)
             task.add_done_callback(lambda _: self._forget(name))
         elif runner.accepts(assignment.spec) and runner.assignment != assignment:
@@ -124,6 +134,6 @@ class Roster:
 
     def _forget(self, name: str) -> None:
         del self._runners[name]
-        self.epoch += 1
+        self._turn()
         # The same version may be wanted again by now, or with other settings.
         self._changed.set()

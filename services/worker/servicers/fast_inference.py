@@ -40,6 +40,7 @@ class FastInference:
         self._forms = 0
         self._seen: set[int] = set()  # hashes of forms that came once
         self._answers: dict[Batcher, FastAnswers] = {}
+        source.roster.watch(self._forget)
 
     def begin(self, call: Call, message: bytes) -> None:
         """Check a request and queue it."""

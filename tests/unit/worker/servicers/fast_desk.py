@@ -114,6 +114,9 @@ class Shelf:
         self.moves += self.restless
         return self.moves
 
+    def watch(self, told: Callable[[], None]) -> None:
+        self.told = told
+
     def find(self, asked: Asked) -> ServedVersion:
         self.lookups += 1
         if asked.model_name != MODEL or asked.model_version not in ("", "1"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -104,6 +105,19 @@ async def test_what_is_known_ends_with_the_roster() -> None:
         before = fast.shelf.lookups
         await fast.answers([message()])
         assert fast.shelf.lookups == before + 1
+
+
+async def test_a_version_that_is_gone_is_not_held() -> None:
+    """Also if no call comes any more: its session would keep its memory."""
+    async with desk() as fast:
+        await learnt(fast, message())
+        gone = weakref.ref(fast.shelf.served.batcher)
+        answers = fast.inference._answers
+        assert list(answers) == [gone()]
+        fast.shelf.moves += 1
+        fast.shelf.told()
+        assert not answers
+        assert not fast.inference._books
 
 
 async def test_a_form_belongs_to_its_head() -> None:
