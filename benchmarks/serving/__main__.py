@@ -23,16 +23,22 @@ from benchmarks.serving.trial import Plan, Report, Trial
 from services.cli.adapters.mesh import cores
 
 _PEERS = ("inferplane", *catalog.PEERS)
+_ALL = (1, 8, 32, 128)
 _RATES = {"mlp": 1000.0, "minilm": 100.0}
 
 
 def plan(order: argparse.Namespace) -> Plan:
     """What everybody goes through."""
     quick: bool = order.quick
+    # A second holds few answers of MiniLM, and none of 128 that wait for each other.
+    given = (
+        {"mlp": (1, 32, 128), "minilm": (1, 32)} if quick else dict.fromkeys(workload.NAMES, _ALL)
+    )
+    seconds = {"mlp": 1.0, "minilm": 2.0} if quick else dict.fromkeys(workload.NAMES, 5.0)
     return Plan(
-        in_flight=order.in_flight or ((1, 32, 128) if quick else (1, 8, 32, 128)),
+        in_flight={name: order.in_flight or given[name] for name in workload.NAMES},
         rates={} if quick else _RATES,
-        seconds=order.seconds or (1.0 if quick else 5.0),
+        seconds={name: order.seconds or seconds[name] for name in workload.NAMES},
         warm_seconds=0.3 if quick else 1.0,
         starts=1 if quick else 2,
     )
@@ -46,7 +52,8 @@ def contenders(order: argparse.Namespace, folder: Path) -> Iterator[Contender]:
         if name == "inferplane":
             yield from inferplane.contenders(models, quick=order.quick)
         else:
-            yield from catalog.contenders(catalog.PEERS[name], environments, models)
+            peer = catalog.PEERS[name]
+            yield from catalog.contenders(peer, environments, models, quick=order.quick)
     if order.peers[0] == "inferplane" and len(order.peers) > 1:
         # Once more at the end: how far it is from the first time, so far the machine has changed meanwhile.
         first = next(inferplane.contenders(models, quick=True))
@@ -130,7 +137,7 @@ def parsed() -> argparse.Namespace:
     add("--peers", type=names(_PEERS), default=list(_PEERS), help="by commas; default: all")
     add("--models", type=names(workload.NAMES), default=list(workload.NAMES), help="by commas")
     add("--variants", type=lambda t: t.split(","), help="only these, by commas")
-    add("--seconds", type=float, help="timed for each load; default 5, quick 1")
+    add("--seconds", type=float, help="timed for each load; default 5, quick 1 and 2")
     add("--in-flight", type=lambda t: tuple(int(n) for n in t.split(",")), help="closed loops")
     add("--minutes", type=float, help="after so many nobody new is begun; default 60, quick 10")
     add("--quick", action="store_true", help="short loads, one start, no open loop")

@@ -28,6 +28,7 @@ class Peer:
     dialect: Dialect
     variants: dict[str, PeerSettings] = field(default_factory=lambda: {"one": ONE, "best": BEST})
     behind_envoy: str = ""  # the variant that is also measured behind an Envoy
+    not_quick: str = ""  # the variant that a quick run leaves out
 
 
 PEERS = {
@@ -44,6 +45,7 @@ PEERS = {
         Peer(
             name="litserve",
             package="litserve",
+            not_quick="best, two fronts",
             dialect=JSON,
             variants={
                 "one": ONE,
@@ -54,6 +56,7 @@ PEERS = {
         Peer(
             name="mlserver",
             package="mlserver",
+            not_quick="best",
             dialect=OIP,
             variants={
                 # Its batcher cannot join rows of unlike length, so MiniLM is never batched.
@@ -72,6 +75,7 @@ PEERS = {
         Peer(
             name="ray",
             package="ray",
+            not_quick="one",
             dialect=OIP,
             variants={
                 "one": ONE,
@@ -87,7 +91,9 @@ PEERS = {
 }
 
 
-def contenders(peer: Peer, environments: Environments, models: Path) -> Iterator[Contender]:
+def contenders(
+    peer: Peer, environments: Environments, models: Path, *, quick: bool = False
+) -> Iterator[Contender]:
     """A peer in each of its settings, and behind Envoy where that is asked for."""
 
     def python() -> str:
@@ -97,6 +103,8 @@ def contenders(peer: Peer, environments: Environments, models: Path) -> Iterator
         python()
 
     for variant, settings in peer.variants.items():
+        if quick and variant == peer.not_quick:
+            continue
 
         def start(folder: Path, settings: PeerSettings = settings) -> Running:
             port = free_port()

@@ -34,9 +34,9 @@ class TrialError(Exception):
 class Plan:
     """What every contender goes through."""
 
-    in_flight: tuple[int, ...]
+    in_flight: dict[str, tuple[int, ...]]  # closed loops, by model
     rates: dict[str, float]  # open loop, calls per second by model; empty: none
-    seconds: float
+    seconds: dict[str, float]  # timed of each load, by model
     warm_seconds: float
     starts: int  # the last one is timed
 
@@ -199,10 +199,10 @@ class Trial:
             running,
             workload,
             lengths=lengths,
-            seconds=plan.seconds,
+            seconds=plan.seconds[workload.name],
             warm_seconds=plan.warm_seconds,
         )
-        for in_flight in plan.in_flight:
+        for in_flight in plan.in_flight[workload.name]:
             order_ = replace(order, in_flight=in_flight)
             report.points.append(self._point(folder, running, workload, order_))
         if rate := plan.rates.get(workload.name):
