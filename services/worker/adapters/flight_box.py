@@ -76,7 +76,7 @@ class FlightBoxes:
         if noted is None:
             return None
         try:
-            slot = self._free.popleft()
+            slot = self._free.pop()  # the one used last: its pages are there
         except IndexError:  # more runs at once than are noted
             return None
         start = slot * (_LENGTH.size + _SLOT_BYTES)

@@ -168,6 +168,8 @@ class VersionRunner:
         await answering.traffic.until_quiet(defaults.quiet_seconds, defaults.drain_seconds)
         await _end(answering.computing)
         del self._answering[batcher]
+        if loaded.served.suspects is not None:
+            loaded.served.suspects.close()
         await loaded.kept.aclose()
 
     async def _keep(self, tuning: Tuning) -> None:
