@@ -74,8 +74,9 @@ class Meter:
 class Point:
     """One rate."""
 
+    begins: float
     ends: float  # when offering ends
-    answered: int = 0  # until then
+    answered: int = 0  # between the two
     waits: list[float] = field(default_factory=list)  # seconds, of the answered
     refusals: list[float] = field(default_factory=list)  # seconds until they were told
     late: int = 0  # accepted, and then told that their deadline has passed
@@ -95,7 +96,7 @@ async def offer(queue: BatchQueue, bound: Bound, rate: float, seconds: float) ->
     """Requests at random times; those of the first fifth fill the queue and are not counted."""
     started = time.monotonic()
     counted, ends = started + seconds * 0.2, started + seconds * 1.2
-    point, unseen, chance = Point(ends), Point(ends), random.Random(7)
+    point, unseen, chance = Point(counted, ends), Point(counted, ends), random.Random(7)
     model = Model(sessions=[Device()], signature=SIGNATURE, batched=True, max_rows=_ROWS)
     batcher = Batcher(queue, model, Meter())
     running = asyncio.create_task(batcher.run())
@@ -106,6 +107,7 @@ async def offer(queue: BatchQueue, bound: Bound, rate: float, seconds: float) ->
         while due <= time.monotonic() and due < ends:
             _ask(batcher, request, due, (bound, point if due > counted else unseen))
             due += chance.expovariate(rate)
+    point.answered += unseen.answered
     while len(queue):  # noqa: ASYNC110 - a batcher tells nobody that it is idle
         await asyncio.sleep(_RUN)
     await asyncio.sleep(5 * _RUN)  # the last batch
@@ -123,7 +125,7 @@ def _ask(batcher: Batcher, request: InferRequest, due: float, of: tuple[Bound, P
         else:
             now = time.monotonic()
             point.waits.append(now - due)
-            point.answered += now <= point.ends
+            point.answered += point.begins <= now <= point.ends
 
     before = time.perf_counter()
     try:
