@@ -50,7 +50,8 @@ def dial(address: str) -> socket.socket:
 
 def received(sock: socket.socket) -> bytes:
     """What there is to read, at least a byte; ConnectionError at the end."""
-    data = sock.recv(1 << 18)
+    # More would be mapped by the kernel, and given back, at each call (glibc does so from 128 KiB): 30 µs.
+    data = sock.recv(1 << 16)
     if not data:
         raise ConnectionError("the peer closed the connection")
     return data
