@@ -1,6 +1,6 @@
 """Many calls that are cancelled at random moments around the time of an answer: nothing of them may stay in the worker.
 
-Run: .venv/bin/python -m benchmarks.cancels [--calls 260000] [--in-flight 128]
+Run: .venv/bin/python -m benchmarks.cancels [--calls 360000] [--in-flight 128]
 
 Half of the calls are reset between their beginning and twice the usual time of an answer, all on one connection, as
 Envoy does it for its clients. The others' answers are compared byte by byte. Then the worker must have counted each
@@ -145,7 +145,7 @@ def say(text: str) -> None:
 def main() -> int:
     """Parse, run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=260_000, help="half of them are cancelled")
+    parser.add_argument("--calls", type=int, default=360_000, help="about a third of them are cancelled in time")
     parser.add_argument("--in-flight", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
