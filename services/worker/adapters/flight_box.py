@@ -103,6 +103,8 @@ class FlightBoxes:
         for path in self._folder.glob("*.box"):
             if path != self._path:
                 _declare_if_dead(path)
+        for path in self._folder.glob("*.guilty"):
+            _flights_if_fresh(path)
         found = False
         for path in self._folder.glob("*.wreck"):
             if path.name not in self._wrecks:
@@ -122,6 +124,15 @@ class FlightBoxes:
             for flights in self._wrecks.values()
             for flight in flights
         )
+
+    def blame(self, mark: str) -> None:
+        """Tell all workers here of a request that crashes its model."""
+        with suppress(OSError):
+            (self._folder / f"{mark}.guilty").touch(0o600)
+
+    def is_guilty(self, mark: str) -> bool:
+        """Whether a worker here has told so."""
+        return (self._folder / f"{mark}.guilty").exists()
 
 
 class _Recorded:

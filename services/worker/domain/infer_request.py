@@ -30,6 +30,7 @@ class InferRequest:
     options: RequestOptions = PLAIN
     facts: AnswerFacts | None = None  # filled in for the caller; None: nobody asked
     tenant: str = ""  # `x-inferplane-project`, which the edge sets; empty: nobody in particular
+    retried: bool = False  # Envoy has sent it to another worker before
 
 
 def read_inputs(

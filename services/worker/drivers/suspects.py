@@ -66,7 +66,10 @@ class Suspects:
         if not self._flights.is_alert or not self._flights.was_lost(request.feeds):
             return False
         mark = self._mark(request)
-        return mark not in self._verdicts or self._verdicts[mark] is not None
+        if mark in self._verdicts:
+            return self._verdicts[mark] is not None
+        # An equal one that comes for the first time is no suspect: what many ask for would wait with it.
+        return request.retried or self._flights.is_guilty(mark.hex())
 
     def admit(self, request: InferRequest, deadline: float | None, deliver: Deliver) -> Suspect:
         """As `Gate.admit`. Raises what is known of the request already."""
@@ -127,6 +130,7 @@ class Suspects:
             self._verdicts.clear()
         if isinstance(answer, InferplaneError) and answer.reason == MODEL_CRASHED:
             self._verdicts[mark] = answer
+            self._flights.blame(mark.hex())
         elif not isinstance(answer, UnavailableError):
             self._verdicts[mark] = None
         for one in equal:

@@ -33,6 +33,14 @@ class Flights(Protocol):
         """Whether a worker that died lately was computing this, maybe among others."""
         ...
 
+    def blame(self, mark: str) -> None:
+        """Tell all workers here of a request that crashes its model."""
+        ...
+
+    def is_guilty(self, mark: str) -> bool:
+        """Whether a worker here has told so."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Rerun:

@@ -4,6 +4,8 @@ It holds no rule of its own: messages are read and written by `grpc_messages`, v
 said of a request is remembered by the form of its bytes (`request_template`), until a version comes, changes or goes.
 """
 
+from dataclasses import replace
+
 from inference import open_inference_pb2 as oip
 
 from services.rpc.errors import InferplaneError
@@ -152,6 +154,8 @@ class _Running:
                 self._source.max_message_bytes,
                 call.head.tenant,
             )
+            if call.head.retried:
+                checked = replace(checked, retried=True)
             self._facts = checked.facts
             self.ticket: Ticket = version.admit(checked, call.deadline, self._deliver)
         except Exception as error:  # noqa: BLE001 - as in the interceptor, which grpcio's calls pass

@@ -69,7 +69,8 @@ class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
     async def ModelInfer(self, request: rest.ModelInferRequest, context: Context) -> HttpBody:
         """One inference."""
         source = self._source
-        version = source.roster.find(asked(context, request.model_name, request.model_version))
+        question = asked(context, request.model_name, request.model_version)
+        version = source.roster.find(question)
         spec = version.spec
         with version.measured():
             body = rest_request.decompress(
@@ -87,6 +88,7 @@ class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
                 options,
                 grpc_messages.facts_for(spec, options),
                 tenant(context),
+                question.retried,
             )
             outputs = await version.infer(checked, deadline(context))
             source.check_size(sum(array.nbytes for array in outputs.values()))

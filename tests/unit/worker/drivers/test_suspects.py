@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.unit.worker.specs import spec_of_model
 
 SPEC = spec_of_model(good.affine(2.0))
 GUILTY = 13
+BLAMED: set[str] = set()  # by all workers
 
 
 class Alert:
@@ -41,6 +43,12 @@ class Alert:
 
     def was_lost(self, feeds: Mapping[str, Array]) -> bool:
         return True
+
+    def blame(self, mark: str) -> None:
+        BLAMED.add(mark)
+
+    def is_guilty(self, mark: str) -> bool:
+        return mark in BLAMED
 
 
 class Scripted:
@@ -62,7 +70,7 @@ class Scripted:
 
 
 def request(value: int) -> InferRequest:
-    return InferRequest({"x": np.array([value])}, ("y",))
+    return InferRequest({"x": np.array([value])}, ("y",), retried=True)
 
 
 def room(reruns: Any) -> Suspects:
@@ -122,3 +130,6 @@ async def test_what_was_found_once_is_known() -> None:
         suspects.admit(request(GUILTY), None, told.append)
     assert suspects.takes(request(2))
     assert len(told) == 5
+    another = room(reruns)  # of another worker
+    assert another.takes(replace(request(GUILTY), retried=False))
+    assert not another.takes(replace(request(2), retried=False))
