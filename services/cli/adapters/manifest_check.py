@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -13,6 +14,10 @@ from services.rpc.errors import FieldViolation
 _DURATION = re.compile(r"[0-9]+(\.[0-9]{1,9})?s")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _DIGITS = re.compile(r"-?[0-9]{1,19}")
+_LONGEST_KEY = 100  # characters of a key that are told
+_SHOWN_LENGTH = 40  # characters of a value
+_SHOWN_ITEMS = 20
+_SHOWN_DEPTH = 3
 _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
 
@@ -21,17 +26,21 @@ def check(document: Any, message: Descriptor, path: str = "") -> Iterator[FieldV
     """What is wrong with `document` as this message; null stands for a field that is not there."""
     if not isinstance(document, dict):
         allowed = ", ".join(message.fields_by_name)
-        yield FieldViolation(
-            path, f"{path}: {_shown(document)} is not a mapping; allowed: {allowed}"
-        )
+        found = f"{path}: {_shown(document)}" if path else _shown(document)
+        yield FieldViolation(path, f"{found} is not a mapping; allowed: {allowed}")
         return
     known = {field.camelcase_name: field for field in message.fields} | dict(message.fields_by_name)
+    named: dict[str, Any] = {}
     for key, value in document.items():
-        inner = f"{path}.{key}" if path else str(key)
+        written = str(key)[:_LONGEST_KEY]
+        inner = f"{path}.{written}" if path else written
         field = known.get(key)
         if field is None:
             allowed = ", ".join(message.fields_by_name)
             yield FieldViolation(inner, f"unknown field `{inner}`; allowed: {allowed}")
+        elif named.setdefault(field.name, key) != key:
+            other = named[field.name]
+            yield FieldViolation(inner, f"{inner}: is there as {other} too; allowed: one of them")
         elif value is not None:
             yield from _field(field, value, inner)
 
@@ -143,8 +152,22 @@ def _flag(value: Any, path: str) -> FieldViolation | None:
 
 def _shown(value: Any) -> str:
     """A value in a message: short, and on one line."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 40 else f"{text[:40]}…"
+    text = json.dumps(_outline(value, _SHOWN_DEPTH), ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"
+
+
+def _outline(value: Any, depth: int) -> Any:
+    """The beginning of a value; with aliases it may be of any size, and hold itself."""
+    if isinstance(value, str):
+        return value[:_SHOWN_LENGTH]
+    if not isinstance(value, list | dict):
+        return value
+    if depth == 0:
+        return "…"
+    if isinstance(value, list):
+        return [_outline(each, depth - 1) for each in value[:_SHOWN_ITEMS]]
+    items = islice(value.items(), _SHOWN_ITEMS)
+    return {str(key)[:_SHOWN_LENGTH]: _outline(each, depth - 1) for key, each in items}
 
 
 _Judge = Callable[[Any, str], FieldViolation | None]

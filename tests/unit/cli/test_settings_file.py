@@ -124,3 +124,36 @@ def test_the_document_s_example() -> None:
         "token_type_ids",
     ]
     assert found.tuning_mode == model_pb2.TUNING_MODE_AUTO
+
+
+_HOSTILE = [
+    ("padded_inputs: &a [*a]", "padded_inputs[0]: "),
+    ("[" * 5000, "nested too deeply"),
+    ("max_batch_size: " + "9" * 5000, "no YAML: "),
+    ("max_batch_size: 2020-13-45", "no YAML: month must be in 1..12"),
+    ("max_batch_size: 1\nmax_batch_size: 2", "line 2, column 1: max_batch_size is there twice"),
+    ("maxBatchSize: 1\nmax_batch_size: 2", "max_batch_size: is there as maxBatchSize too"),
+    ("[1, 2]", "s.yaml: [1, 2] is not a mapping"),
+    ("a: b\n" * 1_000_000, "5000000 characters; allowed: 4194304"),
+    ("\n".join(f"k{index}: 1" for index in range(100)), "; and more"),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), _HOSTILE, ids=[told for _, told in _HOSTILE])
+def test_what_no_person_writes_is_refused_in_a_short_line(text: str, told: str) -> None:
+    """Loops, depth, numbers and files without end, and keys that come twice are usage errors."""
+    with pytest.raises(UsageError) as caught:
+        settings_file.parse(text, "s.yaml")
+    assert told in str(caught.value)
+    assert len(str(caught.value)) < 20_000
+
+
+def test_aliases_that_multiply_are_not_expanded() -> None:
+    """A value of 10 to the 8 texts by aliases is told by its beginning."""
+    levels = ["[x, x, x, x, x, x, x, x, x, x]"]
+    for level in range(8):
+        levels.append(f"[{', '.join([f'*a{level}'] * 10)}]")
+    listed = ", ".join(f"{{name: &a{level} {text}}}" for level, text in enumerate(levels))
+    with pytest.raises(UsageError, match=r"padded_inputs\[8\].name: \[\[\[") as caught:
+        settings_file.parse(f"padded_inputs: [{listed}]", "s.yaml")
+    assert len(str(caught.value)) < 2_000
