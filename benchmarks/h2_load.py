@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from services.rpc import address as addresses
+from benchmarks.generator.connection import dial
 
 PATH = "/inference.GRPCInferenceService/ModelInfer"
 
@@ -106,7 +106,7 @@ class Line:
     """One connection: its streams, its windows, what it has read of a frame."""
 
     def __init__(self, address: str, exchanges: Sequence[Exchange], shift: int) -> None:
-        self.sock = _connected(address)
+        self.sock = dial(address)
         self.open: dict[int, tuple[int, float]] = {}  # stream: which exchange, since when
         self._bodies = [exchange.body for exchange in exchanges]
         self._answers = [exchange.answer for exchange in exchanges]
@@ -218,17 +218,6 @@ class Line:
         if self._received > _TOP_UP:
             self.sock.sendall(_window_update(self._received))
             self._received = 0
-
-
-def _connected(address: str) -> socket.socket:
-    parsed = addresses.parse(address)
-    if parsed.path is not None:
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(parsed.path)
-        return sock
-    sock = socket.create_connection((parsed.host, parsed.port))
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
 
 
 def _stalled() -> list[tuple[int, int]]:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.run_sums import RunSums
 from services.cli.demo import minilm
 from services.rpc.errors import InferplaneError
 from services.worker.adapters.onnx_runtime import onnxruntime
 from services.worker.domain.assignment import PaddedInput, RunSettings
 from services.worker.domain.batch import Answer, BatchLimits, BatchQueue
-from services.worker.domain.computed_batch import ComputedBatch
 from services.worker.domain.contents import Array
 from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.ragged import Padding
@@ -83,23 +83,6 @@ class RawSession:
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> Mapping[str, Array]:
         """Compute."""
         return dict(zip(outputs, self._session.run(list(outputs), feeds), strict=True))
-
-
-class Meter:
-    """Sums of what was computed."""
-
-    def __init__(self) -> None:
-        self.runs = self.rows = self.cells = self.padded = 0
-
-    def computed(self, batch: ComputedBatch) -> None:
-        """One run."""
-        self.runs += 1
-        self.rows += batch.rows
-        self.cells += batch.cells
-        self.padded += batch.padded_cells
-
-    def watch_queue(self, rows: object, requests: object) -> None:
-        """Nobody looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +172,7 @@ async def round_of(
         ),
         padding,
     )
-    meter = Meter()
+    meter = RunSums()
     model = Model(
         sessions=sessions,
         signature=SIGNATURE,

@@ -19,10 +19,10 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.run_sums import RunSums
 from services.rpc.errors import InferplaneError, InvalidArgumentError
 from services.worker.domain.assignment import PaddedInput, RunSettings, TrimmedOutput
 from services.worker.domain.batch import Answer, BatchLimits, BatchQueue, Waiting
-from services.worker.domain.computed_batch import ComputedBatch
 from services.worker.domain.contents import Array
 from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.queue_rules import QueueRules
@@ -102,23 +102,6 @@ class TagSession:
         return dict(zip(outputs, arrays, strict=True))
 
 
-class Meter:
-    """Sums of what was computed."""
-
-    def __init__(self) -> None:
-        self.runs = self.rows = self.cells = self.padded = 0
-
-    def computed(self, batch: ComputedBatch) -> None:
-        """One run."""
-        self.runs += 1
-        self.rows += batch.rows
-        self.cells += batch.cells
-        self.padded += batch.padded_cells
-
-    def watch_queue(self, rows: object, requests: object) -> None:
-        """Nobody looks."""
-
-
 class WrongAnswerError(Exception):
     """An answer that is not the caller's own."""
 
@@ -141,7 +124,7 @@ class Soak:
         """Make the batcher; nothing is asked yet. Of so many callers one leaves around the median latency."""
         self.requests = requests
         self.outcomes: Counter[str] = Counter()
-        self.meter = Meter()
+        self.meter = RunSums()
         self._leave_every = leave_every
         self._random = random.Random(seed)
         self._latency = 0.005  # about the median

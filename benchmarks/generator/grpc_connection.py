@@ -11,6 +11,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.generator.connection import Ended, received
 
@@ -60,7 +61,7 @@ class GrpcConnection:
     ) -> None:
         self.sock = sock
         self._lengths = lengths
-        self._live: dict[int, list[object]] = {}  # stream → number, due, body
+        self._live: dict[int, list[Any]] = {}  # stream → number, due, body
         self._held: deque[tuple[int, float]] = deque()  # waiting for the peer's window
         self._out: list[bytes] = []
         self._rest = b""
@@ -140,7 +141,7 @@ class GrpcConnection:
                     body = self._unusual_data(flags, body, stream, ended)
                 call = live.get(stream)
                 if call is not None:
-                    call[2] = call[2] + body if call[2] else body  # type: ignore[operator]
+                    call[2] = call[2] + body if call[2] else body
             elif kind == _HEADERS:
                 if flags & _END_STREAM:
                     self._end(stream, flags, data[at + 9 : end], ended)
@@ -163,9 +164,6 @@ class GrpcConnection:
         if error is None:
             error = self._statuses[block] = _status(block)
         number, due, body = call
-        assert isinstance(number, int)
-        assert isinstance(due, float)
-        assert isinstance(body, bytes)
         if not error:
             error = self._wrong(number, body)
         ended.append(Ended(number, due, body[5:], error))
@@ -223,4 +221,4 @@ class GrpcConnection:
     def _fail(self, stream: int, error: str, ended: list[Ended]) -> None:
         call = self._live.pop(stream, None)
         if call is not None:
-            ended.append(Ended(call[0], call[1], b"", error))  # type: ignore[arg-type]
+            ended.append(Ended(call[0], call[1], b"", error))

@@ -90,7 +90,7 @@ def http_order(address: str, **more: Any) -> Order:
         pytest.param(http_echo, http_order, id="HTTP"),
     ],
 )
-async def test_counts_every_answer(echo: Any, order: Any):
+async def test_counts_every_answer(echo: Any, order: Any) -> None:
     """So many calls, so many answers, each with the body of its own request."""
     async with echo() as address:
         result = await load(order(address))
@@ -100,7 +100,7 @@ async def test_counts_every_answer(echo: Any, order: Any):
     assert 0 < result.p50 <= result.p99 <= result.longest
 
 
-async def test_flags_statuses_and_lengths_of_grpc():
+async def test_flags_statuses_and_lengths_of_grpc() -> None:
     """A status other than OK and an answer of another length are errors, by name, and no answers."""
     async with grpc_echo() as address:
         bodies = (b"fine", b"refuse", b"short")
@@ -109,7 +109,7 @@ async def test_flags_statuses_and_lengths_of_grpc():
     assert result.errors == {"grpc-status 8": 100, "1 bytes instead of 5": 100}
 
 
-async def test_flags_statuses_and_lengths_of_http():
+async def test_flags_statuses_and_lengths_of_http() -> None:
     """The same over HTTP/1.1."""
     async with http_echo() as address:
         result = await load(
@@ -119,7 +119,7 @@ async def test_flags_statuses_and_lengths_of_http():
     assert result.errors == {"HTTP 429": 100, "1 bytes instead of 2": 100}
 
 
-async def test_an_open_loop_measures_from_when_a_call_was_due():
+async def test_an_open_loop_measures_from_when_a_call_was_due() -> None:
     """A pause of 0.3 s on the only connection is in the latency of the calls that were due meanwhile."""
     async with http_echo(pause=0.3) as address:
         order = http_order(address, calls=0, rate=200.0, connections=1, in_flight=1, seconds=1.0)
@@ -130,7 +130,7 @@ async def test_an_open_loop_measures_from_when_a_call_was_due():
     assert result.late_p99 > 0.2
 
 
-async def test_a_silent_server_is_given_up(tmp_path: Path):
+async def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
     """No answer within the time is an error of the load, not an endless wait."""
 
     async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -17,19 +17,19 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> Workload:
     return workload.make("mlp", folder)
 
 
-def test_right_answers_pass_and_others_are_flagged(mlp: Workload):
+def test_right_answers_pass_and_others_are_flagged(mlp: Workload) -> None:
     """Each request's own answer passes; held against its neighbour's, every one is wrong."""
     answers = list(enumerate(mlp.answers))
     assert mlp.wrong(answers) == 0
     assert mlp.wrong(answers, shift=1) == len(answers)
 
 
-def test_an_answer_of_another_size_is_wrong(mlp: Workload):
+def test_an_answer_of_another_size_is_wrong(mlp: Workload) -> None:
     """Two values are no answer where one was asked for, whatever they are."""
     assert not mlp.is_right(0, np.repeat(mlp.answers[0], 2))
 
 
-def test_models_and_requests_are_the_same_each_time(mlp: Workload, tmp_path: Path):
+def test_models_and_requests_are_the_same_each_time(mlp: Workload, tmp_path: Path) -> None:
     """Two makings agree bit for bit, so two runs can be compared."""
     again = workload.make("mlp", tmp_path)
     assert again.file.read_bytes() == mlp.file.read_bytes()
@@ -37,7 +37,7 @@ def test_models_and_requests_are_the_same_each_time(mlp: Workload, tmp_path: Pat
         assert np.array_equal(one, other)
 
 
-def test_each_way_of_speaking_carries_the_same_row(mlp: Workload):
+def test_each_way_of_speaking_carries_the_same_row(mlp: Workload) -> None:
     """The protocol's message, raw bytes and JSON hold the same 30 values."""
     row = mlp.requests[5]["features"].ravel()
     message = oip.ModelInferRequest.FromString(OIP.encode(mlp, 5))
