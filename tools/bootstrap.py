@@ -20,7 +20,6 @@ DEVELOPMENT_COMMANDS = frozenset(
 RUNTIME_ONLY_COMMANDS = frozenset(
     {"generate"}
 )  # development commands that need no development package
-LOCK_POLL_SECONDS = 0.2
 
 
 class SetupError(Exception):

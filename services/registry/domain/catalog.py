@@ -46,7 +46,6 @@ KIND_OF_NAME: Mapping[type[Name], ResourceKind] = {
     PlacementName: ResourceKind.PLACEMENT,
     EndpointName: ResourceKind.ENDPOINT,
 }
-TYPE_OF: Mapping[ResourceKind, type[Record]] = {kind: type_ for type_, kind in KIND_OF.items()}
 ALL_KINDS = frozenset(ResourceKind)
 
 

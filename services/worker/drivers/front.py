@@ -78,11 +78,6 @@ class Front:
         """Calls that have no status yet."""
         return sum(len(connection.calls) for connection in self._desk.connections)
 
-    @property
-    def arriving_bytes(self) -> int:
-        """What large messages occupy that are not whole yet."""
-        return self._desk.arriving.used
-
     async def start(self, address: Address) -> None:
         """Listen. Raises UnavailableError if the address is taken."""
         assert address.path is not None

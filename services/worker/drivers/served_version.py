@@ -35,11 +35,6 @@ class ServedVersion:
         is_alert = self.suspects is not None and self.suspects.is_alert
         return self.gate is self.batcher and not is_alert
 
-    @property
-    def caches(self) -> bool:
-        """Whether answers are kept for equal requests."""
-        return self.spec.settings.response_cache is not None
-
     def admit(self, request: InferRequest, deadline: float | None, deliver: Deliver) -> Ticket:
         """Take a request in, as `Gate.admit` says."""
         if self.suspects is not None and self.suspects.takes(request):
