@@ -64,7 +64,8 @@ class Batcher:
         self._closed = False
         self._next: asyncio.Handle | None = None
         self._next_is_later = False  # it waits for a window
-        self._timeout: asyncio.TimerHandle | None = None
+        self._timeout: asyncio.Handle | None = None
+        self._timeout_due = 0.0  # when it looks
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failed: asyncio.Future[None] | None = None
         self._pace = Pace()
@@ -236,12 +237,12 @@ class Batcher:
         due = self._queue.next_timeout()
         if due is None or self._loop is None:
             return
-        delay = max(0.0, due - time.monotonic())
         if self._timeout is not None:
-            if self._timeout.when() <= self._loop.time() + delay:
+            if self._timeout_due <= due:
                 return
             self._timeout.cancel()
-        self._timeout = self._loop.call_later(delay, self._end_timed_out)
+        self._timeout_due = due
+        self._timeout = self._loop.call_later(max(0.0, due - time.monotonic()), self._end_timed_out)
 
     def _end_timed_out(self) -> None:
         self._timeout = None

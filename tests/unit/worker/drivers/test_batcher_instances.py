@@ -321,6 +321,25 @@ def test_a_full_batch_ends_its_window(run: Callable[[Coroutine[Any, Any, None]],
     run(scenario())
 
 
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_timeouts_below_a_millisecond(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    """Several at once, of which each ends once; uvloop's handles of such short delays can't say when they are due."""
+
+    async def scenario() -> None:
+        session = ScriptedSession()
+        async with running(model(session)) as made:
+            await hold(session, made)
+            waits = (1e-4, 1e-6, 2e-4, 0.01, 1e-5)
+            tasks = await gathered(
+                made, *(asked(1, options=RequestOptions(timeout=wait)) for wait in waits)
+            )
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [type(end) for end in ends] == [DeadlineExceededError] * 5
+        assert session.batches == [[100]]
+
+    run(scenario())
+
+
 async def test_a_queue_knows_its_instances() -> None:
     """Two sessions halve what a request will wait."""
     session = ScriptedSession()
