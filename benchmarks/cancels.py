@@ -145,7 +145,9 @@ def say(text: str) -> None:
 def main() -> int:
     """Parse, run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=360_000, help="about a third of them are cancelled in time")
+    parser.add_argument(
+        "--calls", type=int, default=360_000, help="about a third of them are cancelled in time"
+    )
     parser.add_argument("--in-flight", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
