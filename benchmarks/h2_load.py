@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import array
 import select
-import socket
 import struct
 import time
 from collections.abc import Sequence

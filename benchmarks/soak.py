@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.run_sums import RunSums
 from services.rpc.errors import InferplaneError, InvalidArgumentError
+from services.worker.adapters.onnx_runtime import ERRORS, onnxruntime
 from services.worker.domain.assignment import PaddedInput, RunSettings, TrimmedOutput
 from services.worker.domain.batch import Answer, BatchLimits, BatchQueue, Waiting
 from services.worker.domain.contents import Array
@@ -97,7 +97,7 @@ class TagSession:
         """Compute."""
         try:
             arrays = self._session.run(list(outputs), dict(feeds))
-        except Exception as error:
+        except ERRORS as error:
             raise InvalidArgumentError("refused") from error
         return dict(zip(outputs, arrays, strict=True))
 

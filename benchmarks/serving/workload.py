@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks import mlp
 from services.cli.demo import minilm
 
 Array = NDArray[Any]
 _SEED = 20_261_130
 _REQUESTS = 64
-_WIDTHS = (30, 64, 64, 1)
 _SHORTEST, _MEDIAN, _LONGEST = 8, 28, 128  # tokens
 _SPREAD = 0.6  # of the logarithm of lengths
 _WORDS = (1_996, 29_000)  # ids of whole words in the tokenizer's vocabulary
@@ -67,11 +64,10 @@ def make(name: str, folder: Path) -> Workload:
 
 
 def _mlp(folder: Path) -> Workload:
-    draw = np.random.default_rng(_SEED)
     file = folder / "mlp.onnx"
     if not file.exists():
-        onnx.save(_mlp_graph(draw), file)
-    rows = np.random.default_rng(_SEED + 1).normal(size=(_REQUESTS, 1, _WIDTHS[0]))
+        file.write_bytes(mlp.graph())
+    rows = np.random.default_rng(_SEED + 1).normal(size=(_REQUESTS, 1, mlp.FEATURES))
     requests = tuple({"features": row.astype(np.float32)} for row in rows)
     answers = _answers(file, "probability", requests)
     return Workload(
@@ -82,26 +78,6 @@ def _mlp(folder: Path) -> Workload:
         answers=answers,
         tolerance=1e-5,
     )
-
-
-def _mlp_graph(draw: np.random.Generator) -> onnx.ModelProto:
-    nodes, weights, last = [], [], "features"
-    for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(_WIDTHS)):
-        matrix = draw.normal(scale=np.sqrt(2 / fan_in), size=(fan_in, fan_out)).astype(np.float32)
-        weights.append(numpy_helper.from_array(matrix, f"w{layer}"))
-        weights.append(numpy_helper.from_array(np.zeros(fan_out, np.float32), f"b{layer}"))
-        nodes.append(helper.make_node("Gemm", [last, f"w{layer}", f"b{layer}"], [f"h{layer}"]))
-        last = f"a{layer}" if fan_out > 1 else "probability"
-        kind = "Relu" if fan_out > 1 else "Sigmoid"
-        nodes.append(helper.make_node(kind, [f"h{layer}"], [last]))
-    graph = helper.make_graph(
-        nodes,
-        "mlp",
-        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", _WIDTHS[0]])],
-        [helper.make_tensor_value_info("probability", TensorProto.FLOAT, ["batch", 1])],
-        weights,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def _minilm(folder: Path) -> Workload:
