@@ -35,6 +35,19 @@ class ProbeBounds:
     seconds: float  # for all of a try
     tune_seconds: float  # more, for measuring
 
+    def order(self, spec: VersionSpec, folder: Path, tune_seconds: float = 0.0) -> ProbeOrder:
+        """What a child is told about a version; measuring comes on top of the time for a try."""
+        return ProbeOrder(
+            spec=spec,
+            folder=folder,
+            intra_op_threads=self.intra_op_threads,
+            execution_providers=self.execution_providers,
+            max_batch_size=self.max_batch_size,
+            memory_bytes=self.memory_bytes,
+            seconds=self.seconds + tune_seconds,
+            tune_seconds=tune_seconds,
+        )
+
 
 class ChildProbe:
     """Probe in a process of its own."""
@@ -45,19 +58,8 @@ class ChildProbe:
 
     async def examine(self, spec: VersionSpec, folder: Path) -> ProbeReport:
         """Load, compare with the signature, run examples. Raises LoadError."""
-        bounds = self._bounds
         measures = spec.settings.auto_tune and spec.tuning is None
-        tune_seconds = bounds.tune_seconds if measures else 0.0
-        order = ProbeOrder(
-            spec=spec,
-            folder=folder,
-            intra_op_threads=bounds.intra_op_threads,
-            execution_providers=bounds.execution_providers,
-            max_batch_size=bounds.max_batch_size,
-            memory_bytes=bounds.memory_bytes,
-            seconds=bounds.seconds + tune_seconds,
-            tune_seconds=tune_seconds,
-        )
+        order = self._bounds.order(spec, folder, self._bounds.tune_seconds if measures else 0.0)
         lines, errors, code = await self._run(probe_order.to_json(order), order.seconds)
         if errors:
             tail = errors[-_LOGGED_BYTES:].decode(errors="replace")

@@ -14,7 +14,6 @@ import structlog
 from services.rpc.errors import InferplaneError, InvalidArgumentError, UnavailableError
 from services.worker.adapters import array_text, probe_order
 from services.worker.adapters.child_probe import ProbeBounds
-from services.worker.adapters.probe_order import ProbeOrder
 from services.worker.domain.assignment import VersionSpec
 from services.worker.ports.flights import MODEL_CRASHED, Rerun, Told
 
@@ -69,17 +68,7 @@ class ChildReruns:
         return [orjson.loads(line) for line in out.split(b"\n")[:-1]], child.returncode
 
     def _order(self, spec: VersionSpec, folder: Path, requests: Sequence[Rerun]) -> bytes:
-        bounds = self._bounds
-        order = ProbeOrder(
-            spec=spec,
-            folder=folder,
-            intra_op_threads=bounds.intra_op_threads,
-            execution_providers=bounds.execution_providers,
-            max_batch_size=bounds.max_batch_size,
-            memory_bytes=bounds.memory_bytes,
-            seconds=bounds.seconds,
-            tune_seconds=0.0,
-        )
+        order = self._bounds.order(spec, folder)
         asked = [
             {"feeds": array_text.written(one.feeds), "outputs": list(one.outputs)}
             for one in requests
