@@ -175,7 +175,7 @@ async def test_a_request_that_waits_too_long_is_told_while_all_are_busy() -> Non
 async def test_a_timeout_of_the_version_holds_for_all() -> None:
     """Without a word of the request; what is computed in time is not touched."""
     session = ScriptedSession()
-    async with running(model(session), rules=QueueRules(timeout=0.05)) as made:
+    async with running(model(session), rules=QueueRules(timeout=0.5)) as made:
         await submit(made, asked(5))
         await hold(session, made)
         with pytest.raises(DeadlineExceededError):
