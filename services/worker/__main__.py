@@ -29,6 +29,7 @@ from services.worker.adapters.registry_client import RegistryAssignments, Regist
 from services.worker.adapters.runtime_memory import RuntimeMemory, share_heaps
 from services.worker.adapters.tuning_client import RegistryTunings
 from services.worker.drivers.assignments import AssignmentFollower
+from services.worker.drivers.flight_watch import FlightWatch
 from services.worker.drivers.runner_parts import RunnerDefaults, RunnerParts
 from services.worker.drivers.upkeep import Upkeep
 from services.worker.drivers.worker import Worker
@@ -91,6 +92,7 @@ async def serve(config: WorkerSettings) -> None:
                 tasks.create_task(follower.run()),
                 tasks.create_task(roster.run()),
                 tasks.create_task(Upkeep(memory).run()),
+                tasks.create_task(FlightWatch(sources.flights).run()),
             ]
             await rpc.set_health("", serving=True)
             await stop.wait()

@@ -5,7 +5,9 @@ and the next. Nobody but the workers can know: each keeps the inputs of its pres
 a copy of them. A file whose worker no longer holds its lock is a wreck.
 """
 
+import fcntl
 import mmap
+import os
 import struct
 import time
 from collections import deque
@@ -25,6 +27,7 @@ _log = structlog.get_logger(__name__)
 _SLOTS = 16  # runs at once that are noted
 _SLOT_BYTES = 1 << 20  # of inputs of one run; rows beyond are not noted
 _LENGTH = struct.Struct("<Q")
+_STRIDE = _LENGTH.size + _SLOT_BYTES
 _FRESH_SECONDS = 300.0  # so long requests are compared with a wreck
 
 
@@ -37,9 +40,11 @@ class FlightBoxes:
         self._path = folder / f"{owner}.box"
         self._lock = FileLock(self._path)
         self._map: mmap.mmap | None = None
+        self._file: int | None = None
+        self._backed: set[int] = set()  # slots that have their room on the disk
         self._free = deque(range(_SLOTS))
         self._wrecks: dict[str, Sequence[bytes]] = {}  # what each was computing
-        self._alert_until = 0.0
+        self._guilty: set[str] = set()
 
     def open(self) -> None:
         """Begin to note; on a disk that can't be written nothing is."""
@@ -47,9 +52,9 @@ class FlightBoxes:
             self._folder.mkdir(0o700, parents=True, exist_ok=True)
             if not self._lock.try_alone():
                 return
-            with self._path.open("r+b") as file:
-                file.truncate(_SLOTS * (_LENGTH.size + _SLOT_BYTES))  # sparse: takes what is used
-                self._map = mmap.mmap(file.fileno(), 0)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            os.truncate(self._file, _SLOTS * _STRIDE)  # sparse: takes what is used
+            self._map = mmap.mmap(self._file, 0)
         except OSError as error:
             _log.warning("what is computed is not noted", error=str(error))
         self.look()
@@ -59,12 +64,20 @@ class FlightBoxes:
         if self._map is not None:
             self._path.unlink(missing_ok=True)
             self._map = None
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
         self._lock.release()
 
     @property
     def is_alert(self) -> bool:
-        """Whether a worker died lately."""
-        return time.monotonic() < self._alert_until
+        """Whether a worker died lately that was computing."""
+        return any(self._wrecks.values())
+
+    @property
+    def knows_guilty(self) -> bool:
+        """Whether a worker here has told of a request that crashes its model."""
+        return bool(self._guilty)
 
     def recorded(self, session: Session) -> Session:
         """The session, what it computes being noted."""
@@ -79,7 +92,9 @@ class FlightBoxes:
             slot = self._free.pop()  # the one used last: its pages are there
         except IndexError:  # more runs at once than are noted
             return None
-        start = slot * (_LENGTH.size + _SLOT_BYTES)
+        start = slot * _STRIDE
+        if slot not in self._backed and not self._back(slot, start):
+            return None
         at = first = start + _LENGTH.size
         most = _SLOT_BYTES // (len(feeds) or 1)
         for array in feeds.values():
@@ -95,28 +110,26 @@ class FlightBoxes:
     def end(self, slot: int | None) -> None:
         """The run ended, well or not."""
         if slot is not None and self._map is not None:
-            _LENGTH.pack_into(self._map, slot * (_LENGTH.size + _SLOT_BYTES), 0)
+            _LENGTH.pack_into(self._map, slot * _STRIDE, 0)
             self._free.append(slot)
 
     def look(self) -> bool:
-        """Look for workers that died; whether one was found that was not known."""
+        """Look for workers that died, and forget those that did long ago; whether one was found that was not known."""
         for path in self._folder.glob("*.box"):
             if path != self._path:
                 _declare_if_dead(path)
-        for path in self._folder.glob("*.guilty"):
-            _flights_if_fresh(path)
-        found = False
-        for path in self._folder.glob("*.wreck"):
-            if path.name not in self._wrecks:
-                self._wrecks[path.name] = flights = _flights_if_fresh(path)
-                found = found or bool(flights)
-        if found:
-            self._alert_until = time.monotonic() + _FRESH_SECONDS
-        return found
+        self._guilty = {path.stem for path in self._folder.glob("*.guilty") if _is_fresh(path)}
+        known = self._wrecks
+        self._wrecks = {
+            path.name: known[path.name] if path.name in known else _flights(path)
+            for path in self._folder.glob("*.wreck")
+            if _is_fresh(path)
+        }
+        return any(flights for name, flights in self._wrecks.items() if name not in known)
 
     def was_lost(self, feeds: Mapping[str, Array]) -> bool:
         """Whether a worker that died lately was computing this: the first row of each input is in one of its runs."""
-        if not self.is_alert:
+        if not self._wrecks:
             return False
         rows = [_bytes_of(array[:1] if array.ndim else array) for array in feeds.values()]
         return any(
@@ -127,12 +140,24 @@ class FlightBoxes:
 
     def blame(self, mark: str) -> None:
         """Tell all workers here of a request that crashes its model."""
+        self._guilty.add(mark)
         with suppress(OSError):
             (self._folder / f"{mark}.guilty").touch(0o600)
 
     def is_guilty(self, mark: str) -> bool:
-        """Whether a worker here has told so."""
-        return (self._folder / f"{mark}.guilty").exists()
+        """Whether a worker here has told so, as of the last look."""
+        return mark in self._guilty
+
+    def _back(self, slot: int, start: int) -> bool:
+        """Give a slot its room on the disk: a page without it, once the disk is full, would end the process."""
+        try:
+            if self._file is not None:
+                os.posix_fallocate(self._file, start, _STRIDE)
+        except OSError:
+            self._free.append(slot)
+            return False
+        self._backed.add(slot)
+        return True
 
 
 class _Recorded:
@@ -161,30 +186,31 @@ def _bytes_of(array: Array) -> memoryview:
 
 def _declare_if_dead(path: Path) -> None:
     """A box that nobody holds becomes a wreck, now."""
-    lock = FileLock(path)
-    with suppress(OSError):  # another worker was faster
-        if lock.try_alone():
-            path.touch()
+    with suppress(OSError), path.open("r+b") as file:  # never a new file: that would hide the wreck
+        if not os.fstat(file.fileno()).st_size:  # its worker is about to take it
+            return
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):  # else another was faster
+            os.utime(file.fileno())
             path.rename(path.with_suffix(".wreck"))
             _log.warning("a worker died", box=path.name)
-    lock.release()
 
 
-def _flights_if_fresh(path: Path) -> Sequence[bytes]:
-    """What it was computing; an old one is removed."""
+def _is_fresh(path: Path) -> bool:
+    """Whether it is of lately; an old one is removed."""
     with suppress(OSError):
         if time.time() - path.stat().st_mtime <= _FRESH_SECONDS:
-            return _flights(path)
+            return True
         path.unlink()
-    return ()
+    return False
 
 
 def _flights(path: Path) -> list[bytes]:
     """Inputs of the runs that had not ended."""
-    found = []
-    with path.open("rb") as file:
+    found: list[bytes] = []
+    with suppress(OSError), path.open("rb") as file:
         for slot in range(_SLOTS):
-            file.seek(slot * (_LENGTH.size + _SLOT_BYTES))
+            file.seek(slot * _STRIDE)
             head = file.read(_LENGTH.size)
             if len(head) == _LENGTH.size and (length := _LENGTH.unpack(head)[0]):
                 found.append(file.read(min(length, _SLOT_BYTES)))

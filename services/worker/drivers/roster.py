@@ -66,8 +66,8 @@ class Roster:
 
         Raises InvalidArgumentError, NotFoundError, UnavailableError as `domain.routing` says.
         """
-        if asked.retried and self._parts.flights.look():
-            self._note_change()
+        if asked.retried:
+            self._parts.flights.look()
         if asked.routed_version is None:
             name = str(choose(asked, self._candidates()))
         else:

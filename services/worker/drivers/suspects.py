@@ -59,17 +59,19 @@ class Suspects:
     @property
     def is_alert(self) -> bool:
         """Whether each request is to be looked at."""
-        return self._flights.is_alert
+        return self._flights.knows_guilty
 
     def takes(self, request: InferRequest) -> bool:
         """Whether a request must not be computed in this process."""
-        if not self._flights.is_alert or not self._flights.was_lost(request.feeds):
+        # One that comes for the first time is no suspect: what many ask for would wait with it.
+        flights = self._flights
+        lost = request.retried and flights.was_lost(request.feeds)
+        if not (lost or flights.knows_guilty):
             return False
         mark = self._mark(request)
         if mark in self._verdicts:
             return self._verdicts[mark] is not None
-        # An equal one that comes for the first time is no suspect: what many ask for would wait with it.
-        return request.retried or self._flights.is_guilty(mark.hex())
+        return lost or flights.is_guilty(mark.hex())
 
     def admit(self, request: InferRequest, deadline: float | None, deliver: Deliver) -> Suspect:
         """As `Gate.admit`. Raises what is known of the request already."""

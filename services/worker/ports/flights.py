@@ -17,8 +17,8 @@ class Flights(Protocol):
     """What this machine's workers compute."""
 
     @property
-    def is_alert(self) -> bool:
-        """Whether a worker died lately: then each request is to be compared."""
+    def knows_guilty(self) -> bool:
+        """Whether a request is known that crashes its model: then each one is to be compared."""
         ...
 
     def recorded(self, session: Session) -> Session:

@@ -50,7 +50,7 @@ class FastInference:
             self._forget()
         book = self._books.get(call.head)
         found = book.find(message) if book is not None else None
-        if found is None:
+        if found is None or not found[0].version.is_plain:
             self._begin_unknown(call, message)
             return
         form, ident, feeds = found

@@ -1,5 +1,7 @@
 """A model that kills the process it is served in: one worker, and no other."""
 
+import asyncio
+
 import grpc
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ async def test_a_request_that_crashes_its_model_kills_one_worker(home: Home) -> 
     async with (
         running(home.folder, home.registry_address) as first,
         running(home.folder, home.registry_address) as second,
+        running(home.folder, home.registry_address) as third,
     ):
         await home.registry.until(
             lambda: (
@@ -31,7 +34,7 @@ async def test_a_request_that_crashes_its_model_kills_one_worker(home: Home) -> 
                     for w in home.registry.workers.values()
                     for v in w.versions
                 )
-                == 2
+                == 3
             )
         )
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -48,3 +51,7 @@ async def test_a_request_that_crashes_its_model_kills_one_worker(home: Home) -> 
             assert details(caught.value)["ErrorInfo"].reason == "MODEL_CRASHED"
         assert output(await client.infer("m", **pair(9, 2))).tolist() == [4]
         assert second.is_alive
+        await asyncio.sleep(1.1)  # until the third one has looked
+        with pytest.raises(grpc.aio.AioRpcError, match="crashes on these inputs"):
+            await Client(third.channel).infer("m", **pair(LEAST, -1))
+        assert third.is_alive

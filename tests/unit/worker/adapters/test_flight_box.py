@@ -1,5 +1,7 @@
 """What a worker computed when it died is known to those that live."""
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,64 @@ def test_suspicion_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not later.is_alert
     assert not later.was_lost(A)
     assert not list(tmp_path.rglob("*.wreck"))
+
+
+def test_what_is_known_is_forgotten_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files and memory of a worker that died go, also from those who lived with it; so does who was guilty."""
+    first, second = opened(tmp_path, "w1"), opened(tmp_path, "w2")
+    first.begin(A)
+    die(first)
+    assert second.look()
+    second.blame("ab")
+    assert second.knows_guilty
+    monkeypatch.setattr(flight_box, "_FRESH_SECONDS", -1.0)
+    assert not second.look()
+    assert not second.is_alert
+    assert not second.was_lost(A)
+    assert not second.knows_guilty
+    assert [path.name for path in (tmp_path / "flights").iterdir()] == ["w2.box"]
+
+
+def test_who_looks_late_hides_no_wreck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that saw the same box before one of them declared it: what was in it stays."""
+    first, second, third = (opened(tmp_path, owner) for owner in ("w1", "w2", "w3"))
+    first.begin(A)
+    die(first)
+    box = tmp_path / "flights" / "w1.box"
+    late, declare = box.open("r+b"), flight_box._declare_if_dead
+    assert second.look()
+    declare(box)  # it is not there any more
+    with late, monkeypatch.context() as patch:  # or it was opened before, and moved then
+        patch.setattr(Path, "open", lambda *_: late)
+        declare(box)
+    assert not box.exists()
+    assert third.look()
+    assert third.was_lost(A)
+
+
+def test_what_is_guilty_is_known_to_all(tmp_path: Path) -> None:
+    """To the one that found it at once, to others when they look."""
+    first, second = opened(tmp_path, "w1"), opened(tmp_path, "w2")
+    first.blame("ab")
+    assert first.is_guilty("ab")
+    assert not second.is_guilty("ab")
+    second.look()
+    assert second.is_guilty("ab")
+    assert not second.is_guilty("cd")
+
+
+def test_a_full_disk_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that the disk has no room for would end the process; such a run is not noted, later ones are."""
+    boxes = opened(tmp_path, "w1")
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        assert boxes.begin(A) is None
+    assert boxes.begin(A) is not None
+    assert (tmp_path / "flights" / "w1.box").stat().st_blocks * 512 >= 1 << 20
 
 
 class Doubling:

@@ -33,7 +33,7 @@ BLAMED: set[str] = set()  # by all workers
 class Alert:
     """A worker died with everything."""
 
-    is_alert = True
+    knows_guilty = True
 
     def recorded(self, session: Session) -> Session:
         return session
@@ -133,3 +133,13 @@ async def test_what_was_found_once_is_known() -> None:
     another = room(reruns)  # of another worker
     assert another.takes(replace(request(GUILTY), retried=False))
     assert not another.takes(replace(request(2), retried=False))
+
+
+async def test_while_nobody_is_guilty_first_ones_are_not_looked_at() -> None:
+    """They take the shortest way, whatever died; one that comes again doesn't."""
+    flights = Alert()
+    flights.knows_guilty = False
+    suspects = Suspects(SPEC, Path("/nowhere"), flights, Scripted())
+    assert not suspects.is_alert
+    assert not suspects.takes(replace(request(GUILTY), retried=False))
+    assert suspects.takes(request(GUILTY))

@@ -16,6 +16,7 @@ from services.worker.domain.batch import BatchLimits, BatchQueue
 from services.worker.domain.call_head import CallHead, Headers
 from services.worker.domain.contents import Array
 from services.worker.domain.grpc_message import PREFIX_BYTES
+from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.routing import Asked
 from services.worker.domain.signature import Signature, spec_of
 from services.worker.domain.statistics import VersionStatistics
@@ -125,6 +126,16 @@ class Shelf:
 
 
 @dataclass
+class Suspicion:
+    """Suspects that take no request."""
+
+    is_alert: bool = False
+
+    def takes(self, request: InferRequest) -> bool:
+        return False
+
+
+@dataclass
 class Desk:
     """FastInference, and what it works with."""
 
@@ -132,6 +143,7 @@ class Desk:
     shelf: Shelf
     queue: BatchQueue
     statistics: VersionStatistics
+    suspicion: Suspicion
 
     async def answers(self, messages: Sequence[bytes]) -> list[object]:
         """How calls with these messages end that come together."""
@@ -168,14 +180,15 @@ async def desk(
         sessions=[Doubling()], signature=SIGNATURE, batched=batched, steady=True, max_rows=max_rows
     )
     batcher = Batcher(queue, model, VersionMeter(statistics))
-    served = ServedVersion(spec, batcher, batcher, statistics, Traffic())
+    suspicion = Suspicion()
+    served = ServedVersion(spec, batcher, batcher, statistics, Traffic(), suspicion)  # type: ignore[arg-type] # two of its words
     shelf = Shelf(served, restless)
     # The roster is a process's worth of parts; of it only these two are asked.
     source = AnswerSource(shelf, lambda: True, "0", limit)  # type: ignore[arg-type]
     running = asyncio.create_task(batcher.run())
     await asyncio.sleep(0)
     try:
-        yield Desk(FastInference(source), shelf, queue, statistics)
+        yield Desk(FastInference(source), shelf, queue, statistics, suspicion)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

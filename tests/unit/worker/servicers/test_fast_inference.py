@@ -120,6 +120,19 @@ async def test_a_version_that_is_gone_is_not_held() -> None:
         assert not fast.inference._books
 
 
+async def test_a_known_form_is_looked_at_once_a_guilty_request_is_known() -> None:
+    """Any could be that one again; afterwards forms are what they were."""
+    async with desk() as fast:
+        await learnt(fast, message())
+        before = fast.shelf.lookups
+        fast.suspicion.is_alert = True
+        await fast.answers([message()])
+        assert fast.shelf.lookups == before + 1
+        fast.suspicion.is_alert = False
+        await fast.answers([message()])
+        assert fast.shelf.lookups == before + 1
+
+
 async def test_a_form_belongs_to_its_head() -> None:
     """The same bytes on another route, or of another tenant, are read anew."""
     async with desk() as fast:
