@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 _REPORT = TypeAdapter(ProbeReport)
 _KEPT_SECONDS = 30 * 24 * 3600  # unused
-_FRESH_SECONDS = 10  # what was measured before: two workers that begin together are to share it, a later wish is not
+_FRESH_SECONDS = 1  # two workers that hear of one wish at once are to share what is measured; a later wish is not
 
 
 class CachedProbe:
