@@ -146,7 +146,7 @@ async def test_a_full_disk_is_said_so(tmp_path: Path) -> None:
     async with SqlStore.open(path, first_revision=FIRST) as store:
 
         async def work(transaction: Transaction) -> None:
-            connection = transaction._connection  # type: ignore[attr-defined]
+            connection = transaction._connection  # type: ignore[attr-defined] # the SQL store's own
             await connection.exec_driver_sql("PRAGMA max_page_count=1")  # as large as it is
             for number in range(200):
                 await transaction.put(records.model(f"m{number}", "x" * 4000))

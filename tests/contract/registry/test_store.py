@@ -199,7 +199,7 @@ async def test_referrers_and_blobs_follow_the_records(store: Store) -> None:
     await put(store, records.model(), one, two, alias, records.endpoint("e", alias.name, one.name))
 
     async def referrers(name: object) -> list[str]:
-        found = await store.read(lambda view: view.referrers(name))  # type: ignore[arg-type]
+        found = await store.read(lambda view: view.referrers(name))  # type: ignore[arg-type] # any name
         return [str(record.name) for record in found]
 
     assert await referrers(one.name) == ["endpoints/e", "models/m/aliases/champion"]

@@ -41,7 +41,7 @@ class EchoWorker:
     async def start(self, *versions: str) -> "EchoWorker":
         self.server = RpcServer(address=self.address, max_message_bytes=MAX_MESSAGE_BYTES)
         # The repository's methods, which are the registry's, stay as the generated classes have them.
-        by_grpc, by_rest = _Oip(self), _Rest(self)  # type: ignore[abstract]
+        by_grpc, by_rest = _Oip(self), _Rest(self)  # type: ignore[abstract] # see above
         add_GRPCInferenceServiceServicer_to_server(by_grpc, self.server.grpc)
         add_RestInferenceServiceServicer_to_server(by_rest, self.server.grpc)
         self.address = await self.server.start(

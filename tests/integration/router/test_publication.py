@@ -46,7 +46,7 @@ async def test_traffic_moves_within_100_ms_and_no_call_fails(edge: EdgeUnderTest
             began = time.monotonic()
             edge.set_endpoint(endpoint)
             async with asyncio.timeout(5), outcome.changed:
-                await outcome.changed.wait_for(lambda: outcome.last == str(version))  # noqa: B023
+                await outcome.changed.wait_for(lambda: outcome.last == str(version))  # noqa: B023 (awaited here)
             delays.append(time.monotonic() - began)
     assert not outcome.failures
     delays.sort()

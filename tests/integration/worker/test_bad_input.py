@@ -119,7 +119,7 @@ GRPC: dict[str, tuple[oip.ModelInferRequest, str, str]] = {
 }
 for name in ("nobody", "a/b", "..", "%2e%2e", "nul\0", "x" * 300, ""):
     GRPC[f"model {name[:8]!r}"] = (
-        changed(lambda r, name=name: setattr(r, "model_name", name)),  # type: ignore[misc]
+        changed(lambda r, name=name: setattr(r, "model_name", name)),  # type: ignore[misc] # the default binds
         "NOT_FOUND",
         "",
     )

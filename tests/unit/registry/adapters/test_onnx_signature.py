@@ -20,7 +20,7 @@ SIZES = {"model.onnx": 1, "weights.bin": 100, "sub/w": 8}
 def value(
     name: str, kind: int = TensorProto.FLOAT, shape: object = ("n", 3)
 ) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)  # type: ignore[arg-type]
+    return helper.make_tensor_value_info(name, kind, shape)  # type: ignore[arg-type] # wrong ones too
 
 
 def external(location: str, name: str = "w", **entries: str) -> TensorProto:

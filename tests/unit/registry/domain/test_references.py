@@ -25,7 +25,7 @@ def target(index: int = 0, **changes: object) -> ResolvedTarget:
     resolved = ResolvedTarget(
         f"targets[{index}].target", READY.name, READY.name, READY, placed=True
     )
-    return replace(resolved, **changes)  # type: ignore[arg-type]
+    return replace(resolved, **changes)  # type: ignore[arg-type] # fields of any type
 
 
 def test_etags() -> None:
@@ -117,5 +117,5 @@ def test_targets_that_are_refused(
     """Each is refused with its own reason, and the message names field and version."""
     with pytest.raises(kind) as refused:
         check_targets(targets)
-    assert refused.value.reason == reason  # type: ignore[attr-defined]
+    assert refused.value.reason == reason  # type: ignore[attr-defined] # `kind` is one of ours
     assert text in str(refused.value)

@@ -95,5 +95,5 @@ async def test_readers_are_counted(store: MemoryStore) -> None:
     news = watches.follow(Watching(0, ALL_KINDS))
     await anext(news)
     assert watches.readers == 1
-    await news.aclose()  # type: ignore[attr-defined]
+    await news.aclose()  # type: ignore[attr-defined] # a generator, by its type an iterator
     assert watches.readers == 0

@@ -258,7 +258,7 @@ def text(*tokens: int, mask: int | None = None) -> InferRequest:
 
 def texts(session: TextSession, **how: Any) -> Any:
     padding = Padding.of(TEXTS, PADDED)
-    return model(session, signature=TEXTS, padding=padding, steady=False, **how)  # type: ignore[arg-type]
+    return model(session, signature=TEXTS, padding=padding, steady=False, **how)  # type: ignore[arg-type] # a session of texts
 
 
 async def answers_of(made: Batcher, *requests: InferRequest) -> list[Any]:
