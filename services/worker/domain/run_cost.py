@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 _NEW = 0.2  # weight of a run against all before it
+_SOME = 4  # runs before short ones are believed
+_LONG = 0.1  # seconds of a run, beside which a stop of the machine is little
 _FIT = 0.05  # the same, for the line through runs of several sizes
 _ENOUGH = 8  # runs before the line is believed
 
@@ -12,20 +14,26 @@ class RowCost:
     """Seconds of a row when batches are as full as they get: what those who wait will take."""
 
     seconds: float = 0.0  # 0: unknown
+    _runs: int = 0
+    _measured: float = 0.0
 
     def note(self, rows: int, seconds: float, *, full: bool) -> None:
         """Tell of a run; `full`: more waited than it could take.
 
-        A run that could have been larger costs more for each row, so it only shows that rows cost no more.
+        A run that could have been larger costs more for each row, so it only shows that rows cost no more. A machine
+        that stood still for a moment is no slow model: a short run is not believed before there were some, of which
+        the fastest counts, and later one run adds little.
         """
-        measured = seconds / max(rows, 1)
-        if not self.seconds:
-            self.seconds = measured
-        elif full:
-            # A machine that stood still for a moment is no slow model: one run adds little.
-            self.seconds += _NEW * (min(measured, 2 * self.seconds) - self.seconds)
+        self._runs += 1
+        measured, known = seconds / max(rows, 1), self._measured
+        if not known:
+            self._measured = measured
+        elif full and self.seconds:
+            self._measured = known + _NEW * (min(measured, 2 * known) - known)
         else:
-            self.seconds = min(self.seconds, measured)
+            self._measured = min(known, measured)
+        if self.seconds or self._runs >= _SOME or seconds >= _LONG:
+            self.seconds = self._measured
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ from services.worker.domain.run_cost import CellCost, RowCost
 def test_a_row_costs_what_full_batches_take() -> None:
     """A run that could have been larger says only that a row costs no more."""
     cost = RowCost()
-    cost.note(1, 0.010, full=False)
+    for _ in range(4):
+        cost.note(1, 0.010, full=False)
     assert cost.seconds == pytest.approx(0.010)
     for _ in range(50):
         cost.note(32, 0.032, full=True)
@@ -19,10 +20,24 @@ def test_a_row_costs_what_full_batches_take() -> None:
     assert cost.seconds == pytest.approx(0.001, rel=0.01)
 
 
+def test_the_first_short_runs_are_not_believed() -> None:
+    """A lone call on a busy machine may take a hundred times its time: nobody is refused for it. A long run is one."""
+    cost = RowCost()
+    for seconds in (0.05, 0.0005, 0.04):
+        cost.note(1, seconds, full=True)
+        assert not cost.seconds
+    cost.note(1, 0.03, full=True)
+    assert cost.seconds == pytest.approx(0.0005)
+    slow = RowCost()
+    slow.note(4, 0.4, full=False)
+    assert slow.seconds == pytest.approx(0.1)
+
+
 def test_a_moment_of_standstill_does_not_make_a_model_slow() -> None:
     """One run that took a thousand times as long adds a fifth; a model that is slow now is learned."""
     cost = RowCost()
-    cost.note(32, 0.032, full=True)
+    for _ in range(4):
+        cost.note(32, 0.032, full=True)
     cost.note(32, 32.0, full=True)
     assert cost.seconds == pytest.approx(0.0012)
     for _ in range(30):
