@@ -47,8 +47,8 @@ class ChildReruns:
 
     async def _run(
         self, spec: VersionSpec, folder: Path, requests: Sequence[Rerun]
-    ) -> tuple[list[dict[str, Any]], int]:
-        """The lines that a child wrote, and its exit status."""
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """The lines that a child wrote, and its exit status; None: its time was over."""
         text = await asyncio.to_thread(self._order, spec, folder, requests)
         child = await asyncio.to_thread(
             subprocess.Popen,
@@ -57,15 +57,19 @@ class ChildReruns:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        is_late = False
         try:
             out, _ = await asyncio.to_thread(child.communicate, text, self._bounds.seconds)
         except subprocess.TimeoutExpired:
+            is_late = True
             child.kill()
             out, _ = await asyncio.to_thread(child.communicate)
         finally:  # also when this is cancelled: the thread ends with the child
             if child.returncode is None:
                 child.kill()
-        return [orjson.loads(line) for line in out.split(b"\n")[:-1]], child.returncode
+        return [
+            orjson.loads(line) for line in out.split(b"\n")[:-1]
+        ], None if is_late else child.returncode
 
     def _order(self, spec: VersionSpec, folder: Path, requests: Sequence[Rerun]) -> bytes:
         order = self._bounds.order(spec, folder)
@@ -87,9 +91,9 @@ def _answers(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | Inf
     return found
 
 
-def _blame(lines: Sequence[Mapping[str, Any]], code: int) -> InferplaneError:
-    """What the first request without an answer is told."""
-    if not lines or "begun" not in lines[-1]:
+def _blame(lines: Sequence[Mapping[str, Any]], code: int | None) -> InferplaneError:
+    """What the first request without an answer is told: not to have crashed if many before it took all the time."""
+    if code is None or not lines or "begun" not in lines[-1]:
         return UnavailableError("this request could not be tried again", reason="RERUN_FAILED")
     how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
     _log.warning("a request crashes its model", how=how)

@@ -103,16 +103,19 @@ class Suspects:
 
     async def _compute(self) -> None:
         """All that wait, in one child, until nobody waits."""
-        while self._line:
-            line = self._take()
-            requests = [
-                Rerun(first.request.feeds, first.request.outputs) for first, *_ in line.values()
-            ]
-            try:
+        line: Mapping[RequestDigest, list[Suspect]] = {}
+        try:
+            while self._line:
+                line = self._take()
+                requests = [
+                    Rerun(first.request.feeds, first.request.outputs) for first, *_ in line.values()
+                ]
                 told = partial(self._tell, list(line.items()))
                 await self._reruns.compute(self._spec, self._folder, requests, told)
-            finally:
                 _end_all(line)
+        finally:  # also of those that came meanwhile
+            _end_all(line)
+            _end_all(self._take())
 
     def _take(self) -> dict[RequestDigest, list[Suspect]]:
         """Those in line for whom somebody still waits; the line is empty afterwards."""

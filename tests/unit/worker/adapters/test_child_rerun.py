@@ -1,12 +1,13 @@
 """Requests in a child that the model may crash."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from services.rpc.errors import InferplaneError, InvalidArgumentError
-from services.worker.adapters import array_text
+from services.rpc.errors import InferplaneError, InvalidArgumentError, UnavailableError
+from services.worker.adapters import array_text, child_rerun
 from services.worker.adapters.child_probe import ProbeBounds
 from services.worker.adapters.child_rerun import ChildReruns
 from services.worker.domain.batch import Answer
@@ -48,6 +49,23 @@ async def test_the_one_that_crashes_is_found(tmp_path: Path) -> None:
     assert refused.reason == "MODEL_REFUSED_INPUTS"
     answers = [told[index] for index in (0, 3)]
     assert [int(a["y"][0]) for a in answers if not isinstance(a, InferplaneError)] == [4, 4]
+
+
+async def test_who_was_computed_when_the_time_was_over_is_not_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child may have had many to compute; those behind that one get a child of their own."""
+    monkeypatch.setattr(child_rerun, "_MODULE", "tests.unit.worker.adapters.endless_rerun")
+    monkeypatch.chdir(Path(__file__).parents[4])
+    told: dict[int, Answer] = {}
+    requests = [Rerun({"x": np.ones(1, np.float32)}, ("y",))] * 2
+    await ChildReruns(replace(BOUNDS, seconds=1.0)).compute(
+        spec_of_model(good.counting()),
+        tmp_path,
+        requests,
+        lambda index, answer: told.update({index: answer}),
+    )
+    assert [type(told[index]) for index in (0, 1)] == [UnavailableError, UnavailableError]
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))

@@ -113,6 +113,30 @@ async def test_who_waits_when_the_version_goes_is_told() -> None:
     assert [type(answer) for answer in told] == [UnavailableError, UnavailableError]
 
 
+class Broken(Scripted):
+    """No child can be started."""
+
+    async def compute(
+        self, spec: VersionSpec, folder: Path, requests: Sequence[Rerun], told: Told
+    ) -> None:
+        await self.go.wait()
+        raise OSError("no processes")
+
+
+async def test_nobody_waits_for_a_child_that_cannot_be_started() -> None:
+    """Not those that came meanwhile either."""
+    reruns, told = Broken(), list[Answer]()
+    suspects = room(reruns)
+    suspects.admit(request(1), None, told.append)
+    await asyncio.sleep(0)
+    suspects.admit(request(2), None, told.append)
+    reruns.go.set()
+    assert suspects._computing is not None
+    await asyncio.wait([suspects._computing])
+    assert isinstance(suspects._computing.exception(), OSError)
+    assert [type(answer) for answer in told] == [UnavailableError, UnavailableError]
+
+
 async def test_what_was_found_once_is_known() -> None:
     """Equal requests are computed once; the innocent one is no suspect any more, the guilty one is refused at once."""
     reruns, told = Scripted(), list[Answer]()
