@@ -19,6 +19,7 @@ from services.rpc.names import VersionName
 
 _LOOK_EVERY = 0.2  # seconds; measuring takes many
 _MEASURED = ("intra_op_threads", "instances", "max_batch_size")
+_READY = placement_pb2.LOAD_STATE_READY
 HEADERS = ("", "threads", "instances", "max batch", "rows/s", "x baseline")
 
 
@@ -77,6 +78,7 @@ async def tune(edge: Edge, name: VersionName, seconds: float, report: Report) ->
     """Have a version measured and wait for what is found; it is served meanwhile."""
     version = await get_version(edge, name)
     workers = await _workers(edge, name)
+    _refuse_unless_loadable(name, workers)
     before = _measured(version) or _run_by(workers)
     request = model_service_pb2.SetModelVersionTuningRequest(name=str(name), measure=True)
     await edge.models.SetModelVersionTuning(request, timeout=CALL_SECONDS)
@@ -121,6 +123,21 @@ async def _workers(
     return workers
 
 
+def _refuse_unless_loadable(
+    name: VersionName, workers: Sequence[placement_pb2.PlacementStatus.WorkerStatus]
+) -> None:
+    """FailedPreconditionError if every worker has failed; they may be at it again, with the reason still there."""
+    failures = [worker.reason for worker in workers if worker.state != _READY and worker.reason]
+    if not workers or len(failures) < len(workers):
+        return
+    reason = failures[0].removeprefix("last attempt: ")
+    raise FailedPreconditionError(
+        f"{name.short} can't be loaded, so no worker measures it: {reason}",
+        reason="LOAD_FAILED",
+        metadata={"version": str(name), "load_error": reason},
+    )
+
+
 class _NotYetError(Exception):
     """Not measured yet."""
 
@@ -133,7 +150,9 @@ async def _wait(edge: Edge, name: VersionName, progress: "_Progress") -> model_p
             version = await get_version(edge, name)
             if version.HasField("tuning"):
                 return version
-            progress.see(await _workers(edge, name))
+            workers = await _workers(edge, name)
+            progress.see(workers)
+            _refuse_unless_loadable(name, workers)
             raise _NotYetError
     raise AssertionError("it is tried until it returns")
 

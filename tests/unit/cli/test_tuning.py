@@ -94,3 +94,20 @@ async def test_nobody_could_measure() -> None:
     with pytest.raises(FailedPreconditionError, match="m@1 is placed on no pool"):
         await tuned(there, HeardReport())
     assert not there.versions[str(V1)].measuring_wanted
+
+
+async def test_nobody_can_load_it() -> None:
+    """A version that fails on every worker is not waited for, also while they try again; one worker is enough."""
+    there = store()
+    (worker,) = there.statuses[0].status.workers
+    worker.state, worker.reason = placement_pb2.LOAD_STATE_FAILED, "no such operator"
+    with pytest.raises(FailedPreconditionError, match=r"m@1 can't be loaded, .*: no such operator"):
+        await tuned(there, HeardReport())
+    worker.state, worker.reason = placement_pb2.LOAD_STATE_LOADING, "last attempt: too large"
+    with pytest.raises(FailedPreconditionError, match="no worker measures it: too large"):
+        await tuned(there, HeardReport())
+    assert not there.versions[str(V1)].measuring_wanted
+    ready = there.statuses[0].status.workers.add(worker="workers/v")
+    ready.state = placement_pb2.LOAD_STATE_READY
+    there.measured = [FOUND]
+    assert (await tuned(there, HeardReport())).version.tuning == FOUND
