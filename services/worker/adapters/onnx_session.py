@@ -115,7 +115,9 @@ class OnnxSessionLoader:
         except ERRORS as error:
             if is_memory(error):
                 raise LoadError("loading it needs more memory than there is") from error
-            raise LoadError(f"ONNX Runtime cannot load it: {_text(error)}") from error
+            # Where the files lie on this machine is nobody's business who asks why it fails.
+            reason = _text(error).replace(f"{folder}/", "")
+            raise LoadError(f"ONNX Runtime cannot load it: {reason}") from error
         loaded = Signature(
             _specs("input", session.get_inputs()), _specs("output", session.get_outputs())
         )

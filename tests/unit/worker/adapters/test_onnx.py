@@ -94,6 +94,14 @@ def test_unknown_providers_are_named_with_those_that_are_there(tmp_path: Path) -
         loader.load(spec_of_model(good.add()), tmp_path)
 
 
+def test_why_it_is_not_loaded_tells_nothing_of_this_machine(tmp_path: Path) -> None:
+    """The runtime names the file by its whole path; callers of the edge see it inside the artifact."""
+    write(tmp_path, {"model.onnx": b"no graph"})
+    with pytest.raises(LoadError, match=r"from model\.onnx failed") as refused:
+        LOADER.load(spec_of_model(good.add()), tmp_path)
+    assert str(tmp_path) not in str(refused.value)
+
+
 def test_importing_the_runtime_writes_nothing_into_the_home(tmp_path: Path) -> None:
     """Its telemetry would leave a device id and a database there."""
     program = "import services.worker.adapters.onnx_runtime"
