@@ -12,6 +12,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import structlog
 import tenacity
@@ -45,7 +46,8 @@ class DiskArtifactCache:
         self._source = source
         self._max_bytes = max_bytes
         self._owner = owner
-        self._busy: dict[str, asyncio.Lock] = {}
+        # By digest; gone when nobody holds it or waits for it.
+        self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def hold(self, spec: VersionSpec) -> AsyncIterator[Path]:

@@ -13,9 +13,8 @@ from services.worker.domain.response_cache import ResponseCache
 from services.worker.domain.statistics import VersionStatistics
 from services.worker.ports.gate import Deliver, Gate, Ticket
 
-_MOST_JOINED = (
-    4096  # callers that wait for others' computing; more are queued as if there were no cache
-)
+# Callers that wait for others' computing; more are queued as if there were no cache.
+_MOST_JOINED = 4096
 
 # Requests of other priority or patience don't wait for each other.
 Key = tuple[RequestDigest, int, float | None]

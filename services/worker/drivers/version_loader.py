@@ -89,9 +89,8 @@ class VersionLoader:
         self._parts = parts
         self._statistics = statistics
         self._progressed = progressed
-        self._sequences: SequenceGate | None = (
-            None  # outlives what was loaded, and so do its states
-        )
+        # Outlives what was loaded, and so do its states.
+        self._sequences: SequenceGate | None = None
 
     async def load(self, spec: VersionSpec) -> Loaded:
         """Raises LoadError."""

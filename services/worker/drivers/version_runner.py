@@ -48,9 +48,8 @@ class VersionRunner:
         self._loader = VersionLoader(parts, self.statistics, self._progressed)
         self.execution: Execution | None = None  # how it is run, once it is loaded
         self._answering: dict[Batcher, _Answering] = {}  # the last one takes calls
-        self._kept: list[
-            AsyncExitStack
-        ] = []  # holds on the cached files, until the version is gone
+        # Holds on the cached files, until what was loaded from them is gone.
+        self._kept: list[AsyncExitStack] = []
 
     @property
     def spec(self) -> VersionSpec:
@@ -171,6 +170,7 @@ class VersionRunner:
         if loaded.served.suspects is not None:
             loaded.served.suspects.close()
         await loaded.kept.aclose()
+        self._kept.remove(loaded.kept)
 
     async def _keep(self, tuning: Tuning) -> None:
         attempts = tenacity.AsyncRetrying(
