@@ -19,9 +19,8 @@ from services.worker.ports.session import Session, SessionLoader
 
 Feeds = Mapping[str, Array]
 
-_LONG = (
-    32  # of free dimensions beyond the first, where the model accepts it: a sentence, not a word
-)
+# Of free dimensions beyond the first, where the model accepts it: a sentence, not a word.
+_LONG = 32
 
 
 @dataclass(slots=True)

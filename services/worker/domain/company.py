@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from services.worker.domain.waiting import Waiting
 
 _LOOK = 96  # requests that are looked at, the first to be computed first
-_UNKNOWN = (
-    0.25  # of the first request's cells: what a run is taken to cost at all before it is known
-)
+# Of the first request's cells: what a run is taken to cost at all before it is known.
+_UNKNOWN = 0.25
 _ENOUGH = 24.0  # a run of so many times the cells that it costs at all gains nothing by more,
 _LEAST = 8.0  # unless that is less than so many rows like the first
 _WORTH = 4.0  # the same, for a run that leaves others to another instance

@@ -23,9 +23,8 @@ from services.worker.servicers.answer_source import AnswerSource
 METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 ERRORS_HEADER = "triton_grpc_error"  # `true`: an error ends the stream with its status
 
-_MOST_IN_FLIGHT = (
-    128  # requests on one stream; beyond, nothing more is read until answers have left
-)
+# Requests on one stream; beyond, nothing more is read until answers have left.
+_MOST_IN_FLIGHT = 128
 _ASKS_FINAL = "triton_enable_empty_final_response"
 _IS_FINAL = "triton_final_response"
 
