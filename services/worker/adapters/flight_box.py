@@ -115,6 +115,13 @@ class FlightBoxes:
 
     def look(self) -> bool:
         """Look for workers that died, and forget those that did long ago; whether one was found that was not known."""
+        try:
+            return self._look()
+        except OSError as error:  # too many open files, a disk that is gone
+            _log.warning("who died is not known", error=str(error))
+            return False
+
+    def _look(self) -> bool:
         for path in self._folder.glob("*.box"):
             if path != self._path:
                 _declare_if_dead(path)

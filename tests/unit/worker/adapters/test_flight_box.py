@@ -134,6 +134,19 @@ def test_what_is_guilty_is_known_to_all(tmp_path: Path) -> None:
     assert not second.is_guilty("cd")
 
 
+def test_a_folder_that_cannot_be_read_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is found there as long as files can't be opened."""
+    boxes = opened(tmp_path, "w1")
+
+    def none_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(Path, "glob", none_left)
+    assert not boxes.look()
+
+
 def test_a_full_disk_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that the disk has no room for would end the process; such a run is not noted, later ones are."""
     boxes = opened(tmp_path, "w1")
