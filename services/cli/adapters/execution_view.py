@@ -7,6 +7,7 @@ from inferplane.registry.v1 import placement_pb2
 from services.cli.adapters.deployment import state_word
 
 _UNKNOWN = "–"
+_LAST_ATTEMPT = "last attempt: "  # before the reason, from workers that try again
 Execution = placement_pb2.VersionExecution
 
 
@@ -22,6 +23,12 @@ def batch_of(status: placement_pb2.PlacementStatus) -> str:
 def threads_of(status: placement_pb2.PlacementStatus) -> str:
     """Instances × threads of each."""
     return _each(status, lambda e: f"{e.instances}×{e.intra_op_threads}")
+
+
+def failures_of(status: placement_pb2.PlacementStatus) -> list[str]:
+    """Why it fails, each reason once; a worker that tries again gives that of its last attempt."""
+    reasons = {worker.reason for worker in status.workers if worker.reason}
+    return sorted(r for r in reasons if r.removeprefix(_LAST_ATTEMPT) not in reasons - {r})
 
 
 def notes_of(status: placement_pb2.PlacementStatus) -> list[str]:
@@ -41,8 +48,7 @@ def _line(status: placement_pb2.PlacementStatus) -> str:
     line = f"{', '.join(words)} ({status.ready_workers}/{status.live_workers})"
     if _loaded(status):
         line += f", batch {batch_of(status)}, instances×threads {threads_of(status)}"
-    reasons = sorted({worker.reason for worker in status.workers if worker.reason})
-    return "; ".join((line, *reasons, *notes_of(status)))
+    return "; ".join((line, *failures_of(status), *notes_of(status)))
 
 
 def _loaded(status: placement_pb2.PlacementStatus) -> list[Execution]:

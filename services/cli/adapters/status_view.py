@@ -101,7 +101,6 @@ def _versions(placements: list[placement_pb2.Placement]) -> RenderableType:
     for placement in placements:
         status = placement.status
         words = sorted({state_word(worker.state) for worker in status.workers}) or ["no worker"]
-        reasons = sorted({worker.reason for worker in status.workers if worker.reason})
         state = Text(", ").join(Text(word, style=_STYLES.get(word, "")) for word in words)
         table.add_row(
             Text(short(placement.version)),
@@ -110,7 +109,7 @@ def _versions(placements: list[placement_pb2.Placement]) -> RenderableType:
             Text(f"{status.ready_workers}/{status.live_workers}"),
             Text(execution_view.batch_of(status)),
             Text(execution_view.threads_of(status)),
-            _reason(reasons, execution_view.notes_of(status)),
+            _reason(execution_view.failures_of(status), execution_view.notes_of(status)),
         )
     return table if placements else Text("no version is placed", style="dim")
 

@@ -72,7 +72,8 @@ def check_settings(violations: Violations, settings: VersionSettings) -> Version
 
 def _check_preferred(violations: Violations, settings: VersionSettings) -> None:
     field, sizes = "settings.preferred_batch_sizes", settings.preferred_batch_sizes
-    most = settings.max_batch_size or MAX_BATCH_SIZE
+    # A size that is itself out of range bounds nothing.
+    most = settings.max_batch_size if settings.max_batch_size > 0 else MAX_BATCH_SIZE
     _check_count(violations, field, sizes, MAX_PREFERRED_SIZES)
     for index, size in enumerate(sizes):
         violations.require(

@@ -9,7 +9,7 @@ from inferplane.registry.v1 import endpoint_pb2, placement_pb2
 from inferplane.router.v1 import router_service_pb2
 from rich.console import Console
 
-from services.cli.adapters.execution_view import placement_fields
+from services.cli.adapters.execution_view import failures_of, placement_fields
 from services.cli.adapters.routed import is_routed
 from services.cli.adapters.status_reader import Status
 from services.cli.adapters.status_view import age, render
@@ -99,6 +99,17 @@ def test_failures_and_refusals_are_shown() -> None:
     assert "(Cluster, " in text
     assert ": no such filter" in text
     assert text.startswith("workers can't be read: x")
+
+
+def test_the_same_failure_is_told_once() -> None:
+    """Of two workers one has failed and one tries again after the same failure; other reasons stay."""
+    status = placement_pb2.PlacementStatus(live_workers=2)
+    status.workers.add(state=placement_pb2.LOAD_STATE_FAILED, reason="no such operator")
+    again = status.workers.add(state=placement_pb2.LOAD_STATE_LOADING)
+    again.reason = "last attempt: no such operator"
+    assert failures_of(status) == ["no such operator"]
+    again.reason = "last attempt: no room"
+    assert failures_of(status) == ["last attempt: no room", "no such operator"]
 
 
 def test_how_versions_are_run_is_shown() -> None:

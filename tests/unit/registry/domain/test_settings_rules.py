@@ -167,3 +167,9 @@ def test_settings_that_are_refused(settings: VersionSettings, field: str, text: 
 def test_all_violations_are_found() -> None:
     """Two wrong settings are two violations, not one."""
     assert len(violations_of(S(max_batch_size=-1, instances=-1))) == 2
+
+
+def test_a_largest_batch_that_is_none_bounds_nothing() -> None:
+    """Preferred sizes are not told to lie below a size that is out of range itself."""
+    found = violations_of(S(max_batch_size=-3, preferred_batch_sizes=(4, 8)))
+    assert list(found) == ["settings.max_batch_size"]
