@@ -91,9 +91,8 @@ class ModelVersion:
     create_time: datetime
     declare_time: datetime  # of the last declaration; an upload that is taken up again lives longer
     tuning: VersionTuning | None = None  # None: nothing measured yet
-    measuring_wanted: bool = (
-        False  # asked for, whatever the settings say; over once there is a tuning
-    )
+    # Asked for, whatever the settings say; over once there is a tuning.
+    measuring_wanted: bool = False
     etag: str = ""
 
 
