@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from services.cli.adapters.edge import Edge
     from services.cli.adapters.manifest import Applied
 
+_LONGEST_TEXT = 256 << 20  # bytes; devices and pipes may have no end
+
 app = typer.Typer(no_args_is_help=True, help="Endpoints: what clients call, and its traffic.")
 
 
@@ -68,7 +70,13 @@ def read_text(file: str) -> str:
     from services.cli.domain.exit_code import UsageError
 
     try:
-        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        if file == "-":
+            raw = sys.stdin.buffer.read(_LONGEST_TEXT + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                raw = stream.read(_LONGEST_TEXT + 1)
+        if len(raw) > _LONGEST_TEXT:
+            raise UsageError(f"{file}: is longer than {_LONGEST_TEXT} bytes")
         return raw.decode()
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error

@@ -9,6 +9,7 @@ from inferplane.registry.v1 import model_pb2
 
 from services.cli.adapters import settings_file
 from services.cli.adapters.settings_table import settings_fields, tuning_line
+from services.cli.commands import endpoints
 from services.cli.domain.exit_code import UsageError
 
 _GOOD = """
@@ -146,6 +147,13 @@ def test_what_no_person_writes_is_refused_in_a_short_line(text: str, told: str) 
         settings_file.parse(text, "s.yaml")
     assert told in str(caught.value)
     assert len(str(caught.value)) < 20_000
+
+
+def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device is read up to the bound, not for ever."""
+    monkeypatch.setattr(endpoints, "_LONGEST_TEXT", 1000)
+    with pytest.raises(UsageError, match="/dev/zero: is longer than 1000 bytes"):
+        endpoints.read_text("/dev/zero")
 
 
 def test_aliases_that_multiply_are_not_expanded() -> None:
