@@ -15,7 +15,7 @@ from services.worker.domain.batch_arrays import RowCountError
 from services.worker.domain.contents import Array
 from services.worker.domain.example import Run, shape_lies
 from services.worker.domain.ragged import Padding
-from services.worker.domain.signature import Signature
+from services.worker.domain.signature import FREE, Signature
 from services.worker.domain.tolerance import largest_of, widest_gap
 from services.worker.domain.varied_inputs import Variation
 
@@ -153,6 +153,10 @@ class BatchCheck:
             lengths, requests, alone = self._unlike(variation)
         except InferplaneError as error:
             return f"requests of unlike lengths are refused: {error.message}"
+        if len({padding.group(feeds, padding.lengths(feeds)) for feeds in requests}) > 1:
+            return "an axis of any size is not among padded_inputs: " + ", ".join(
+                self._not_padded(padding)
+            )
         words = f"requests of lengths {', '.join(map(str, lengths))} padded together"
         try:
             together = padding.split(self._run(padding.join(requests)), requests)
@@ -165,6 +169,15 @@ class BatchCheck:
         except _DifferenceError as different:
             return str(different)
         return None
+
+    def _not_padded(self, padding: Padding) -> list[str]:
+        padded = {(one.name, one.axis) for one in padding.axes}
+        return [
+            f"axis {axis} of {spec.name!r}"
+            for spec in self._signature.inputs
+            for axis, size in enumerate(spec.shape)
+            if axis and size == FREE and (spec.name, axis) not in padded
+        ]
 
     def _unlike(
         self, variation: Variation

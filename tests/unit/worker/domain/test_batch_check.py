@@ -167,6 +167,16 @@ def test_padding_that_is_not_masked_is_found() -> None:
     )
 
 
+def test_an_axis_that_is_not_declared_is_found() -> None:
+    """Requests can't be padded together if only some of what grows with their length is; the reason names the rest."""
+    settings = RunSettings(padded_inputs=PADDED.padded_inputs[:1])
+    verdict = checked(rows.embedding(masked=True), settings)
+    assert verdict.off_reason == ""
+    assert (
+        verdict.padding_reason == "an axis of any size is not among padded_inputs: axis 1 of 'mask'"
+    )
+
+
 def test_an_output_that_is_not_cut_is_found() -> None:
     """The reason says which setting is missing."""
     settings = dataclasses.replace(PADDED, trimmed_outputs=())
