@@ -79,14 +79,18 @@ class FastInference:
                     head.retried,
                 )
             )
-        except InferplaneError as error:
-            call.fail(error)
+        except Exception as error:  # noqa: BLE001 - as above
+            call.fail(known(error, _PATH))
             return
         running = _Running(self._source, call, request, version)
         checked = running.begin()
         # Each retried call is to be looked at: a worker may have died of it.
-        if checked is not None and len(message) <= _LARGEST_FORMED and not head.retried:
+        if checked is None or len(message) > _LARGEST_FORMED or head.retried:
+            return
+        try:
             self._learn(running, message, checked)
+        except Exception as error:  # noqa: BLE001 - as above; the call itself is under way, and others come behind it
+            known(error, _PATH)  # it is in the log
 
     def _learn(self, running: "_Running", message: bytes, checked: InferRequest) -> None:
         """Remember a form that comes for the second time."""
