@@ -132,16 +132,25 @@ def _lanes(root: Path) -> list[_Lane]:
 def run_interruptibly(command: Sequence[str], root: Path) -> int:
     """Runs a command that has things to clean up: a SIGTERM or Ctrl-C meant for us reaches it, and it may finish."""
 
-    def pass_on(_number: int, _frame: object) -> None:
-        process.send_signal(signal.SIGINT)
+    process: subprocess.Popen[bytes] | None = None
+    early = False  # a signal came before there was anybody to pass it on to
 
-    with subprocess.Popen(command, cwd=root, start_new_session=True) as process:
-        old = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
+    def pass_on(_number: int, _frame: object) -> None:
+        nonlocal early
+        if process is None:
+            early = True
+        else:
+            process.send_signal(signal.SIGINT)
+
+    old = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with subprocess.Popen(command, cwd=root, start_new_session=True) as process:
+            if early:
+                process.send_signal(signal.SIGINT)
             return process.wait()
-        finally:
-            for number, handler in old.items():
-                signal.signal(number, handler)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def run_check(root: Path, check: Check) -> bool:

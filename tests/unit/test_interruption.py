@@ -15,8 +15,8 @@ sys.exit(run_interruptibly([sys.executable, "-c", sys.argv[1]], Path(".")))
 """
 CHECK = """
 import sys, time
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     print("cleaned up", flush=True)
