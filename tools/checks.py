@@ -131,7 +131,6 @@ def _lanes(root: Path) -> list[_Lane]:
 
 def run_interruptibly(command: Sequence[str], root: Path) -> int:
     """Runs a command that has things to clean up: a SIGTERM or Ctrl-C meant for us reaches it, and it may finish."""
-
     process: subprocess.Popen[bytes] | None = None
     early = False  # a signal came before there was anybody to pass it on to
 
