@@ -7,8 +7,8 @@ from services.rpc.errors import InferplaneError
 from services.worker.domain.call_head import CallHead, Headers
 
 
-class Call(Protocol):
-    """Ends once, by `reply`, `fail` or `finish`; after the caller has gone all of them do nothing."""
+class UnaryCall(Protocol):
+    """A call with one answer. Ends once, by `reply` or `fail`; after the caller has gone they do nothing."""
 
     head: CallHead
     headers: Headers  # all as they came
@@ -27,6 +27,10 @@ class Call(Protocol):
     def fail(self, error: InferplaneError) -> None:
         """End with the error's status."""
         ...
+
+
+class Call(UnaryCall, Protocol):
+    """A call that may also have several answers, and then ends by `finish`."""
 
     def start(self, initial: Headers = ()) -> None:
         """Send the metadata that comes before messages."""

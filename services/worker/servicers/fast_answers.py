@@ -12,7 +12,7 @@ from services.rpc.errors import InferplaneError
 from services.rpc.interceptor import known
 from services.worker.domain.batch import Answer, Outputs, Terms, Waiting
 from services.worker.drivers.served_version import ServedVersion
-from services.worker.ports.call import Call
+from services.worker.ports.call import UnaryCall
 from services.worker.servicers import grpc_messages
 from services.worker.servicers.answer_source import AnswerSource
 from services.worker.servicers.message_forms import AnswerForm, Layout, answer_form
@@ -36,7 +36,7 @@ class FormedCall:
 
     __slots__ = ("call", "form", "ident", "ticket")
 
-    def __init__(self, call: Call, form: Form, ident: bytes) -> None:
+    def __init__(self, call: UnaryCall, form: Form, ident: bytes) -> None:
         self.call = call
         self.form = form
         self.ident = ident

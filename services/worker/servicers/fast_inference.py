@@ -17,7 +17,7 @@ from services.worker.domain.request_template import TemplateBook
 from services.worker.domain.routing import Asked
 from services.worker.drivers.batcher import Batcher
 from services.worker.drivers.served_version import ServedVersion
-from services.worker.ports.call import Call
+from services.worker.ports.call import UnaryCall
 from services.worker.ports.gate import Ticket
 from services.worker.servicers import grpc_messages, message_forms
 from services.worker.servicers.answer_source import AnswerSource
@@ -44,7 +44,7 @@ class FastInference:
         self._answers: dict[Batcher, FastAnswers] = {}
         source.roster.watch(self._forget)
 
-    def begin(self, call: Call, message: bytes) -> None:
+    def begin(self, call: UnaryCall, message: bytes) -> None:
         """Check a request and queue it."""
         if self._epoch != self._source.roster.epoch:
             self._forget()
@@ -66,7 +66,7 @@ class FastInference:
             return
         call.on_gone = formed.gone
 
-    def _begin_unknown(self, call: Call, message: bytes) -> None:
+    def _begin_unknown(self, call: UnaryCall, message: bytes) -> None:
         head = call.head
         try:
             request: oip.ModelInferRequest = parsed(oip.ModelInferRequest.FromString, message)
@@ -138,7 +138,7 @@ class _Running:
     def __init__(
         self,
         source: AnswerSource,
-        call: Call,
+        call: UnaryCall,
         request: oip.ModelInferRequest,
         version: ServedVersion,
     ) -> None:

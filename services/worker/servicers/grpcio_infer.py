@@ -89,7 +89,7 @@ class GrpcioInfer:
 
 
 class _GrpcioCall:
-    """Call of `ports.call`, for one answer without metadata."""
+    """UnaryCall of `ports.call`, without metadata."""
 
     __slots__ = ("answered", "arrived", "deadline", "head", "headers", "on_gone")
 
@@ -125,15 +125,3 @@ class _GrpcioCall:
         told, self.on_gone = self.on_gone, None
         if told is not None:
             told(CancelledError("the caller has gone"))
-
-    def start(self, initial: Headers = ()) -> None:
-        """Of streams."""
-        raise NotImplementedError
-
-    def write(self, message: bytes) -> None:
-        """Of streams."""
-        raise NotImplementedError
-
-    def finish(self, trailers: Headers) -> None:
-        """Of calls that name a status themselves."""
-        raise NotImplementedError
