@@ -24,6 +24,13 @@ _log = structlog.get_logger(__name__)
 
 DETAILS_KEY = "grpc-status-details-bin"
 
+# In bytes; with what else is among an answer's headers, and details in base64, below the 8 KiB of grpc's receivers.
+_LONGEST_MESSAGE = 1024
+_LONGEST_DETAILS = 4608
+_LONGEST_VALUE = 512  # of one text in the details
+_BOX_BYTES = 64  # what the name of a detail's type takes
+_CUT = " ..."
+
 
 def code_of(error: InferplaneError) -> grpc.StatusCode:
     """The canonical status code of an error."""
@@ -31,32 +38,68 @@ def code_of(error: InferplaneError) -> grpc.StatusCode:
 
 
 def to_status(error: InferplaneError) -> status_pb2.Status:
-    """The error as `google.rpc.Status` with its details (AIP-193)."""
+    """The error as `google.rpc.Status` with its details (AIP-193), short enough for any receiver.
+
+    Receivers refuse metadata that is too long, grpc by chance from 8 KiB on, and then learn nothing. Of a long text
+    the beginning is told, of many violations as many as fit.
+    """
+    message = fitting(error.message)
+    metadata = {key: fitting(value, _LONGEST_VALUE) for key, value in error.metadata.items()}
     details: list[Message] = [
-        error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
+        error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
     ]
-    if error.violations:
-        violations = [
-            error_details_pb2.BadRequest.FieldViolation(field=v.field, description=v.description)
-            for v in error.violations
-        ]
-        details.append(error_details_pb2.BadRequest(field_violations=violations))
     if error.retry_after is not None:
         delay = Duration()
         delay.FromNanoseconds(int(error.retry_after * 1e9))
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    if error.violations:
+        used = len(message.encode()) + sum(detail.ByteSize() + _BOX_BYTES for detail in details)
+        details.insert(1, _violations(error, _LONGEST_DETAILS - used - _BOX_BYTES))
     packed = []
     for detail in details:
         box = AnyMessage()
         box.Pack(detail)
         packed.append(box)
-    return status_pb2.Status(code=code_of(error).value[0], message=error.message, details=packed)
+    return status_pb2.Status(code=code_of(error).value[0], message=message, details=packed)
+
+
+def fitting(text: str, longest: int = _LONGEST_MESSAGE) -> str:
+    """The text, or its beginning, so that it takes at most `longest` bytes as gRPC writes a status message."""
+    if len(text) <= longest and _is_plain(text):
+        return text
+    taken = kept = 0
+    for index, character in enumerate(text):
+        # Anything but printable ASCII is percent-encoded, byte by byte.
+        taken += 1 if _is_plain(character) else 3 * len(character.encode(errors="replace"))
+        if taken <= longest - len(_CUT):
+            kept = index + 1
+        elif taken > longest:
+            return text[:kept] + _CUT
+    return text
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and "%" not in text
+
+
+def _violations(error: InferplaneError, room: int) -> error_details_pb2.BadRequest:
+    found = error_details_pb2.BadRequest()
+    for violation in error.violations:
+        found.field_violations.add(
+            field=fitting(violation.field, _LONGEST_VALUE),
+            description=fitting(violation.description, _LONGEST_VALUE),
+        )
+        if found.ByteSize() > room:
+            del found.field_violations[-1]
+            break
+    return found
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: InferplaneError) -> NoReturn:
     """End the call with the error's status and details."""
-    trailer = ((DETAILS_KEY, to_status(error).SerializeToString()),)
-    await context.abort(code_of(error), error.message, trailing_metadata=trailer)
+    status = to_status(error)
+    trailer = ((DETAILS_KEY, status.SerializeToString()),)
+    await context.abort(code_of(error), status.message, trailing_metadata=trailer)
     raise AssertionError("abort returned")
 
 
