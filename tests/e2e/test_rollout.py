@@ -261,7 +261,7 @@ async def test_a_request_that_crashes_its_model(
         for _ in range(2):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await stub.ModelInfer(request, timeout=60)
-            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT, caught.value.details()
             assert "the model crashes on these inputs" in str(caught.value.details())
         stop.set()
         assert sum(await asyncio.gather(*others)) > 100
