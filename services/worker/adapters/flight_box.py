@@ -11,7 +11,7 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +28,8 @@ _SLOTS = 16  # runs at once that are noted
 _SLOT_BYTES = 1 << 20  # of inputs of one run; rows beyond are not noted
 _LENGTH = struct.Struct("<Q")
 _STRIDE = _LENGTH.size + _SLOT_BYTES
+_DYING_SECONDS = 0.05  # so long a process may take to end
+_DYING_LOOKS = 25
 _FRESH_SECONDS = 300.0  # so long requests are compared with a wreck
 
 
@@ -45,6 +47,7 @@ class FlightBoxes:
         self._free = deque(range(_SLOTS))
         self._wrecks: dict[str, Sequence[bytes]] = {}  # what each was computing
         self._guilty: set[str] = set()
+        self._waited_for: set[str] = set()  # boxes of others
 
     def open(self) -> None:
         """Begin to note; on a disk that can't be written nothing is."""
@@ -137,18 +140,29 @@ class FlightBoxes:
     def was_lost(self, feeds: Mapping[str, Array]) -> bool:
         """Whether a worker that died lately was computing this: the first row of each input is in one of its runs.
 
-        What another worker still computes counts too: one that is dying lets go of its lock a little after its callers
-        have noticed. Only calls that come again ask, so few wait for nothing.
+        A worker that is dying lets go of its lock a little after its callers have noticed. So where a worker that seems
+        to live computes this, it is waited for, once in its life and for milliseconds.
         """
         rows = [_bytes_of(array[:1] if array.ndim else array).tobytes() for array in feeds.values()]
-        return any(all(row in flight for row in rows) for flight in self._flights_of_others())
+        if any(_holds(flights, rows) for flights in self._wrecks.values()):
+            return True
+        boxes = [path for path in self._folder.glob("*.box") if path != self._path]
+        self._waited_for &= {path.name for path in boxes}
+        for path in boxes:
+            if path.name not in self._waited_for and _holds(_flights(path), rows):
+                self._waited_for.add(path.name)
+                if self._is_dying(path):
+                    return any(_holds(flights, rows) for flights in self._wrecks.values())
+        return False
 
-    def _flights_of_others(self) -> Iterator[bytes]:
-        for flights in self._wrecks.values():
-            yield from flights
-        for path in self._folder.glob("*.box"):
-            if path != self._path:
-                yield from _flights(path)
+    def _is_dying(self, path: Path) -> bool:
+        for _ in range(_DYING_LOOKS):
+            _declare_if_dead(path)
+            if not path.exists():
+                self.look()
+                return True
+            time.sleep(_DYING_SECONDS / _DYING_LOOKS)
+        return False
 
     def blame(self, mark: str) -> None:
         """Tell all workers here of a request that crashes its model."""
@@ -194,6 +208,10 @@ def _bytes_of(array: Array) -> memoryview:
     if array.flags.c_contiguous and array.dtype.kind in "fiub" and array.size:
         return array.data.cast("B")
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _holds(flights: Sequence[bytes], rows: Sequence[bytes]) -> bool:
+    return any(all(row in flight for row in rows) for flight in flights)
 
 
 def _declare_if_dead(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,7 @@ def test_what_was_in_flight_is_known(tmp_path: Path) -> None:
     first.begin(A)
     second.begin({"x": np.full((1, 3), 3.25)})
     assert not second.look()
-    assert second.was_lost(A)  # its worker may be dying
-    assert not second.was_lost(B)
+    assert not second.was_lost(A)
     die(first)
     assert second.look()
     assert not second.look()
@@ -47,6 +47,22 @@ def test_what_was_in_flight_is_known(tmp_path: Path) -> None:
     assert not second.was_lost({"x": np.full((1, 3), 3.25)})
     third = opened(tmp_path, "w3")
     assert third.was_lost(A)
+
+
+def test_a_dying_worker_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its callers may notice before its lock is free; a worker that lives costs this wait once."""
+    first, second = opened(tmp_path, "w1"), opened(tmp_path, "w2")
+    first.begin(A)
+    monkeypatch.setattr(flight_box, "_DYING_SECONDS", 30.0)
+    monkeypatch.setattr(flight_box, "_DYING_LOOKS", 3000)
+    threading.Timer(0.005, die, [first]).start()
+    assert second.was_lost(A)
+    monkeypatch.setattr(flight_box, "_DYING_LOOKS", 1)
+    monkeypatch.setattr(flight_box, "_DYING_SECONDS", 0.0)
+    third = opened(tmp_path, "w3")
+    third.begin(B)
+    assert not second.was_lost(B)
+    assert second._waited_for == {"w3.box"}
 
 
 @pytest.mark.parametrize(
