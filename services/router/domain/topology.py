@@ -30,7 +30,7 @@ class RetryPolicy:
     num_retries: int = 2
     # Retries in flight, of calls in flight: a lost worker of two has half of the calls, and all of them come at once.
     budget_percent: float = 50.0
-    min_retry_concurrency: int = 256  # retries in flight that are always allowed
+    min_retry_concurrency: int = 1024  # retries in flight that are always allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
