@@ -1,0 +1,46 @@
+"""A version that writes text: what servicers need of a loaded language model."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from services.rpc.errors import InferplaneError
+from services.worker.domain.assignment import VersionSpec
+from services.worker.domain.counters import Outcome, outcome_of
+from services.worker.domain.statistics import VersionStatistics
+from services.worker.drivers.traffic import Traffic
+from services.worker.llm.domain.model_shape import ModelShape
+from services.worker.llm.ports.engine import TextEngine
+from services.worker.llm.ports.tokenizer import ChatTemplate, Tokenizer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServedText:
+    """Equal only to itself."""
+
+    spec: VersionSpec
+    engine: TextEngine
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    shape: ModelShape
+    context_length: int  # tokens of prompt and answer together
+    max_output_tokens: int  # of all answers of a request
+    statistics: VersionStatistics
+    traffic: Traffic
+
+    def begin(self) -> float:
+        """A call begins; give what this returns to `end`."""
+        self.traffic.begin()
+        return time.monotonic()
+
+    def end(self, started: float, error: BaseException | None) -> None:
+        """The call ended: with its last piece, or with this error."""
+        self.traffic.end()
+        outcome = Outcome.FAILED
+        if error is None:
+            outcome = Outcome.SUCCEEDED
+        elif isinstance(error, InferplaneError):
+            outcome = outcome_of(error.kind)
+        elif isinstance(error, (asyncio.CancelledError, GeneratorExit)):
+            outcome = Outcome.CANCELLED
+        self.statistics.called(outcome, time.monotonic() - started)

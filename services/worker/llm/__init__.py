@@ -1,0 +1,1 @@
+"""Language models: importing, scheduling, computing and sampling of text."""

@@ -1,0 +1,1 @@
+"""Model files, graphs, runtimes, tokenizers and templates."""

@@ -1,0 +1,1 @@
+"""What the engine decides: pure, without clock, event loop, runtime or messages."""

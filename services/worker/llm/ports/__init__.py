@@ -1,0 +1,1 @@
+"""What the engine needs of others, as small Protocols."""
