@@ -52,6 +52,18 @@ class WorkerSettings(Settings):
     # In order of preference; as a variable separated by commas.
     execution_providers: Annotated[tuple[str, ...], NoDecode] = ("CPUExecutionProvider",)
 
+    # Language models; for versions that don't say.
+    kv_cache_bytes: int = Field(default=512 * 1024**2, gt=0)  # keys and values, per version
+    max_running_requests: int = Field(default=32, gt=0)  # computed in one step
+    max_step_tokens: int = Field(default=128, gt=0)
+    max_queue_requests: int = Field(default=1024, gt=0)
+    max_output_tokens: int = Field(default=8192, gt=0)  # of all answers to one request
+    generation_target: Literal["auto", "native", "portable", "cuda"] = "auto"
+    engine_threads: int = Field(default=0, ge=0)  # of a language model; 0: as many as CPUs
+    # A reader of a stream that takes nothing for so long, or lets so much wait, is taken for gone.
+    stalled_reader_seconds: float = Field(default=60.0, gt=0)
+    stalled_reader_bytes: int = Field(default=1024**2, gt=0)
+
     @field_validator("registry_address", "worker_address", "discovery_address", "metrics_address")
     @classmethod
     def _is_address(cls, value: str) -> str:

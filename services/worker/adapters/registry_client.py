@@ -32,6 +32,8 @@ _KINDS = [
     watch_service_pb2.RESOURCE_KIND_MODEL_VERSION,
 ]
 
+_LANGUAGE_FORMATS = {model_pb2.FORMAT_GGUF, model_pb2.FORMAT_SAFETENSORS}
+
 # Answers that will be the same tomorrow; everything else may pass.
 _HOPELESS = {
     grpc.StatusCode.NOT_FOUND,
@@ -108,7 +110,8 @@ def _change(change: watch_service_pb2.Change) -> Change:
 def _spec(name: VersionName, version: model_pb2.ModelVersion) -> VersionSpec:
     unknown = sorted({t.datatype for t in (*version.inputs, *version.outputs)} - BY_NAME.keys())
     unsupported = ""
-    if version.format != model_pb2.FORMAT_ONNX:
+    is_language = version.format in _LANGUAGE_FORMATS
+    if not is_language and version.format != model_pb2.FORMAT_ONNX:
         unsupported = f"format {model_pb2.Format.Name(version.format)} is not served by this worker"
     elif unknown:
         unsupported = f"datatypes {', '.join(unknown)} are not served by this worker"
@@ -127,4 +130,5 @@ def _spec(name: VersionName, version: model_pb2.ModelVersion) -> VersionSpec:
         created_ns=version.create_time.ToNanoseconds(),
         tuning=tuning(version),
         unsupported=unsupported,
+        is_language=is_language,
     )

@@ -7,6 +7,7 @@ from inferplane.registry.v1 import model_pb2
 from services.worker.domain.assignment import (
     BatchAxis,
     CacheLimits,
+    GenerationSettings,
     OversizePolicy,
     PaddedInput,
     RunSettings,
@@ -15,6 +16,7 @@ from services.worker.domain.assignment import (
     TrimmedOutput,
     Tuning,
 )
+from services.worker.llm.domain.engine_settings import Target
 
 _MICROSECONDS = 1e6  # in a second
 _MILLISECONDS = 1e3
@@ -27,6 +29,12 @@ _AXIS: Mapping[int, BatchAxis] = {
     model_pb2.BATCH_AXIS_NONE: BatchAxis.NONE,
     model_pb2.BATCH_AXIS_FIRST: BatchAxis.FIRST,
 }
+_TARGET: Mapping[int, Target] = {
+    model_pb2.GENERATION_TARGET_NATIVE: Target.NATIVE,
+    model_pb2.GENERATION_TARGET_PORTABLE: Target.PORTABLE,
+    model_pb2.GENERATION_TARGET_CUDA: Target.CUDA,
+}
+_PERCENT = 100
 
 
 def run_settings(version: model_pb2.ModelVersion) -> RunSettings:
@@ -56,6 +64,21 @@ def run_settings(version: model_pb2.ModelVersion) -> RunSettings:
         auto_tune=given.tuning_mode == model_pb2.TUNING_MODE_AUTO or version.measuring_wanted,
         response_cache=_cache(given),
         sequence=_sequence(given),
+        generation=_generation(given.generation),
+    )
+
+
+def _generation(given: model_pb2.GenerationSettings) -> GenerationSettings:
+    return GenerationSettings(
+        kv_cache_bytes=given.kv_cache_bytes,
+        max_running_requests=given.max_running_requests,
+        max_step_tokens=given.max_step_tokens,
+        max_queue_requests=given.max_queue_requests,
+        context_length=given.context_length,
+        max_output_tokens=given.max_output_tokens,
+        prefix_cache=given.prefix_cache != model_pb2.PREFIX_CACHE_MODE_OFF,
+        max_tenant_share=given.max_tenant_percent / _PERCENT,
+        target=_TARGET.get(given.target, Target.AUTO),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from services.rpc.names import PlacementName, VersionName
 from services.worker.domain.signature import Signature
+from services.worker.llm.domain.engine_settings import Target
 
 V = TypeVar("V")
 
@@ -81,6 +82,21 @@ class SequenceLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSettings:
+    """How a language model is run; zero and None mean the worker's defaults."""
+
+    kv_cache_bytes: int = 0
+    max_running_requests: int = 0
+    max_step_tokens: int = 0
+    max_queue_requests: int = 0
+    context_length: int = 0  # 0: what the model was made for
+    max_output_tokens: int = 0
+    prefix_cache: bool = True
+    max_tenant_share: float = 0.0  # of the cache; 0: all
+    target: Target = Target.AUTO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """How a version is run; zero, empty and None mean the worker's defaults."""
 
@@ -103,6 +119,7 @@ class RunSettings:
     auto_tune: bool = False
     response_cache: CacheLimits | None = None
     sequence: SequenceLimits | None = None
+    generation: GenerationSettings = GenerationSettings()  # of language models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +146,7 @@ class VersionSpec:
     created_ns: int = field(default=0, compare=False)  # orders versions by age
     tuning: Tuning | None = None
     unsupported: str = ""  # why no worker of this release can run it; empty: it can
+    is_language: bool = False  # it continues texts instead of computing tensors
 
     @property
     def onnx_path(self) -> str | None:

@@ -3,7 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from services.rpc.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from services.rpc.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+)
 from services.rpc.names import VersionName, shown
 
 
@@ -79,4 +84,24 @@ def not_ready(version: str) -> UnavailableError:
         reason="VERSION_NOT_READY",
         metadata={"version": version[:256]},
         retry_after=0.1,
+    )
+
+
+def is_language_model(asked: Asked) -> FailedPreconditionError:
+    """A call of the Open Inference Protocol came for a model that continues texts."""
+    return FailedPreconditionError(
+        f"{shown(asked.model_name)} is a language model and takes no tensors; allowed:"
+        " inferplane.generation.v1.GenerationService, or POST /v1/chat/completions and /v1/completions",
+        reason="LANGUAGE_MODEL",
+        metadata={"model_name": asked.model_name[:256]},
+    )
+
+
+def is_no_language_model(asked: Asked) -> FailedPreconditionError:
+    """A call for text came for a model that computes tensors."""
+    return FailedPreconditionError(
+        f"{shown(asked.model_name)} is not a language model; allowed: inference.GRPCInferenceService/ModelInfer,"
+        " or POST /v2/models/{endpoint}/infer",
+        reason="NOT_A_LANGUAGE_MODEL",
+        metadata={"model_name": asked.model_name[:256]},
     )

@@ -14,10 +14,13 @@ from services.worker.domain.routing import (
     Candidate,
     check_routed,
     choose,
+    is_language_model,
+    is_no_language_model,
     not_ready,
 )
 from services.worker.drivers.open_streams import OpenStreams
 from services.worker.drivers.runner_parts import RunnerParts
+from services.worker.drivers.served_text import ServedText
 from services.worker.drivers.served_version import ServedVersion
 from services.worker.drivers.version_runner import VersionRunner
 from services.worker.ports.discovery import VersionReport
@@ -62,10 +65,25 @@ class Roster:
         return [self._runners[name].report() for name in sorted(self._runners)]
 
     def find(self, asked: Asked) -> ServedVersion:
-        """The version that a call is for.
+        """The version of tensors that a call is for.
 
-        Raises InvalidArgumentError, NotFoundError, UnavailableError as `domain.routing` says.
+        Raises InvalidArgumentError, NotFoundError, UnavailableError as `domain.routing` says, FailedPreconditionError
+        if it is a language model.
         """
+        served = self.find_any(asked)
+        if isinstance(served, ServedText):
+            raise is_language_model(asked)
+        return served
+
+    def find_text(self, asked: Asked) -> ServedText:
+        """The language model that a call is for; raises as `find` does, the other way round."""
+        served = self.find_any(asked)
+        if isinstance(served, ServedVersion):
+            raise is_no_language_model(asked)
+        return served
+
+    def find_any(self, asked: Asked) -> ServedVersion | ServedText:
+        """The version that a call is for, of either kind. Raises as `domain.routing` says."""
         if asked.retried:
             self._parts.flights.look()
         if asked.routed_version is None:
@@ -78,13 +96,13 @@ class Roster:
             raise not_ready(name)
         return runner.served
 
-    def find_all(self, asked: Asked) -> list[ServedVersion]:
+    def find_all(self, asked: Asked) -> list[ServedVersion | ServedText]:
         """The versions that a question is about: the routed one, or all that serve of the model, or of all models.
 
         Raises as `find` does if there is none of that name.
         """
         if asked.routed_version is not None:
-            return [self.find(asked)]
+            return [self.find_any(asked)]
         found = [
             runner.served
             for _, runner in sorted(self._runners.items())
@@ -93,7 +111,7 @@ class Roster:
             and asked.model_name in ("", runner.spec.name.model)
             and asked.model_version in ("", runner.spec.name.version)
         ]
-        return found if found or not asked.model_name else [self.find(asked)]
+        return found if found or not asked.model_name else [self.find_any(asked)]
 
     def watch(self, told: Callable[[], None]) -> None:
         """Tell of each new epoch, so that nobody holds on to a version that is gone."""

@@ -9,6 +9,7 @@ from services.worker.drivers.traffic import Traffic
 from services.worker.ports.cache import ArtifactCache
 from services.worker.ports.flights import Flights, Reruns
 from services.worker.ports.health import Health
+from services.worker.ports.languages import Languages
 from services.worker.ports.meter import Meter
 from services.worker.ports.registry import TuningStore
 from services.worker.ports.session import Probe, SessionLoader
@@ -49,4 +50,5 @@ class RunnerParts:
     announced: Callable[[], Awaitable[None]]  # done once discovery knows the states as of now
     delivered: Callable[[], None]  # a batch's callers have been told: their answers may be written
     defaults: RunnerDefaults
+    languages: Languages | None = None  # None: language models are not served here
     streams: OpenStreams = field(default_factory=OpenStreams)  # of the whole worker

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from services.worker.domain import example, instance_plan
-from services.worker.domain.assignment import RunSettings, Tuning, VersionSpec
+from services.worker.domain.assignment import RunSettings, VersionSpec
 from services.worker.domain.batch import BatchLimits, BatchQueue
 from services.worker.domain.execution import (
     Execution,
@@ -29,6 +29,7 @@ from services.worker.domain.sequences import LineLimits
 from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.batcher import Batcher, Model
 from services.worker.drivers.cache_gate import CacheGate
+from services.worker.drivers.loaded import Loaded
 from services.worker.drivers.runner_parts import RunnerParts
 from services.worker.drivers.sequence_gate import SequenceGate
 from services.worker.drivers.served_version import ServedVersion
@@ -42,21 +43,6 @@ _log = structlog.get_logger(__name__)
 
 _BATCHES_QUEUED = 4  # fit in any queue, however large a version's batches are
 _REQUESTS_QUEUED = 32  # may wait however long they take
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A version that can serve."""
-
-    served: ServedVersion
-    execution: Execution
-    measured: Tuning | None  # while it was loaded
-    kept: AsyncExitStack  # the hold on its cached files
-
-    @property
-    def tuning(self) -> Tuning | None:
-        """What it runs by besides settings and defaults."""
-        return self.served.spec.tuning or self.measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +103,7 @@ class VersionLoader:
         served = self._served(spec, model, states)
         if states is None:  # what depends on state can't be computed elsewhere
             served = replace(served, suspects=Suspects(spec, folder, flights, reruns))
-        return Loaded(served, way.execution, report.tuning, kept)
+        return Loaded(served, served.batcher, way.execution, report.tuning, kept)
 
     def _way(self, spec: VersionSpec, report: ProbeReport, padding: Padding | None) -> _Way:
         defaults = self._parts.defaults

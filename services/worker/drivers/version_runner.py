@@ -13,12 +13,15 @@ from services.worker.domain.assignment import Assignment, Tuning, VersionSpec
 from services.worker.domain.execution import Execution
 from services.worker.domain.load_state import Life, LoadError, LoadState
 from services.worker.domain.statistics import VersionStatistics
-from services.worker.drivers.batcher import Batcher
+from services.worker.drivers.loaded import Loaded
 from services.worker.drivers.open_streams import ROUTES_MOVE_SECONDS
 from services.worker.drivers.runner_parts import RunnerParts
+from services.worker.drivers.served_text import ServedText
 from services.worker.drivers.served_version import ServedVersion
+from services.worker.drivers.text_loader import TextLoader
 from services.worker.drivers.traffic import Traffic
-from services.worker.drivers.version_loader import Loaded, VersionLoader
+from services.worker.drivers.version_loader import VersionLoader
+from services.worker.ports.compute import Compute
 from services.worker.ports.discovery import VersionReport
 from services.worker.ports.registry import ConnectionLostError
 
@@ -39,15 +42,15 @@ class VersionRunner:
     def __init__(self, assignment: Assignment, parts: RunnerParts) -> None:
         self.assignment = assignment
         self.statistics = VersionStatistics()
-        self.served: ServedVersion | None = None
+        self._loaded_now: Loaded | None = None  # what takes the calls
         self._life = Life()
         self._parts = parts
         self._released = asyncio.Event()
         self._again = asyncio.Event()
         self._retuned = asyncio.Event()  # what measuring found has changed
-        self._loader = VersionLoader(parts, self.statistics, self._progressed)
-        self.execution: Execution | None = None  # how it is run, once it is loaded
-        self._answering: dict[Batcher, _Answering] = {}  # the last one takes calls
+        loader = TextLoader if assignment.spec.is_language else VersionLoader
+        self._loader = loader(parts, self.statistics, self._progressed)
+        self._answering: dict[Compute, _Answering] = {}  # the last one takes calls
         # Holds on the cached files, until what was loaded from them is gone.
         self._kept: list[AsyncExitStack] = []
 
@@ -55,6 +58,16 @@ class VersionRunner:
     def spec(self) -> VersionSpec:
         """The version."""
         return self.assignment.spec
+
+    @property
+    def served(self) -> ServedVersion | ServedText | None:
+        """What takes the calls; None: nothing is loaded."""
+        return None if self._loaded_now is None else self._loaded_now.served
+
+    @property
+    def execution(self) -> Execution | None:
+        """How it is run, once it is loaded."""
+        return None if self._loaded_now is None else self._loaded_now.execution
 
     @property
     def state(self) -> LoadState:
@@ -92,7 +105,6 @@ class VersionRunner:
             for kept in self._kept:
                 await kept.aclose()
             self._parts.streams.forget(str(name))
-            self.execution = None
             self._to(LoadState.GONE)
             _log.info("version unloaded", version=str(name))
 
@@ -127,18 +139,19 @@ class VersionRunner:
                 for answering in self._answering.values():
                     answering.computing.cancel()
         finally:
-            if self.served is not None and self.served.suspects is not None:
-                self.served.suspects.close()
-            self.served = None
+            if self._loaded_now is not None:
+                self._loaded_now.end_reruns()
+            self._loaded_now = None
             await self._parts.health.set_health(service, serving=False)
             self._parts.meter.hide(self.spec.name)
+            if self._parts.languages is not None:
+                self._parts.languages.engines.hide(self.spec.name)
 
     def _begin(self, loaded: Loaded, tasks: asyncio.TaskGroup) -> None:
         """From now on this one takes the calls."""
-        batcher = loaded.served.batcher
-        computing = tasks.create_task(batcher.run())
-        self._answering[batcher] = _Answering(loaded.served.traffic, computing)
-        self.served, self.execution = loaded.served, loaded.execution
+        computing = tasks.create_task(loaded.compute.run())
+        self._answering[loaded.compute] = _Answering(loaded.served.traffic, computing)
+        self._loaded_now = loaded
         self._parts.changed()
 
     async def _follow_tuning(self, loaded: Loaded, tasks: asyncio.TaskGroup) -> None:
@@ -162,13 +175,12 @@ class VersionRunner:
 
     async def _retire(self, loaded: Loaded) -> None:
         """Its calls end, then it is unloaded."""
-        defaults, batcher = self._parts.defaults, loaded.served.batcher
-        answering = self._answering[batcher]
+        defaults = self._parts.defaults
+        answering = self._answering[loaded.compute]
         await answering.traffic.until_quiet(defaults.quiet_seconds, defaults.drain_seconds)
         await _end(answering.computing)
-        del self._answering[batcher]
-        if loaded.served.suspects is not None:
-            loaded.served.suspects.close()
+        del self._answering[loaded.compute]
+        loaded.end_reruns()
         await loaded.kept.aclose()
         self._kept.remove(loaded.kept)
 
@@ -186,8 +198,8 @@ class VersionRunner:
         defaults, service = self._parts.defaults, str(self.spec.name)
         while True:
             await asyncio.sleep(defaults.look_seconds)
-            assert self.served is not None
-            seconds = self.served.batcher.stuck_for(defaults.stall_seconds)
+            assert self._loaded_now is not None
+            seconds = self._loaded_now.compute.stuck_for(defaults.stall_seconds)
             was_stuck = self._life.state is LoadState.FAILED
             if (seconds is not None) == was_stuck:
                 continue
@@ -247,7 +259,7 @@ class VersionRunner:
 
     def _progressed(self, state: LoadState) -> None:
         """While it is loaded beside, its state is that of what serves."""
-        if self.served is None:
+        if self._loaded_now is None:
             self._to(state)
 
     def _to(self, state: LoadState, reason: str = "") -> None:

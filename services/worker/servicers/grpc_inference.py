@@ -52,7 +52,7 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
     ) -> oip.ModelReadyResponse:
         """Whether this worker serves the version; NOT_FOUND for names that are not here."""
         try:
-            self._source.roster.find(asked(context, request.name, request.version))
+            self._source.roster.find_any(asked(context, request.name, request.version))
         except UnavailableError:
             return oip.ModelReadyResponse(ready=False)
         return oip.ModelReadyResponse(ready=True)
@@ -61,7 +61,7 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
         self, request: oip.ModelMetadataRequest, context: Context
     ) -> oip.ModelMetadataResponse:
         """Inputs and outputs."""
-        version = self._source.roster.find(asked(context, request.name, request.version))
+        version = self._source.roster.find_any(asked(context, request.name, request.version))
         return grpc_messages.metadata(request.name, version.spec)
 
     async def ModelInfer(

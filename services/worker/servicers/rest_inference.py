@@ -43,12 +43,12 @@ class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
 
     async def ModelReady(self, request: rest.ModelReadyRequest, context: Context) -> HttpBody:
         """200 if this worker serves the version, else an error: clients look at the status alone."""
-        self._source.roster.find(asked(context, request.model_name, request.model_version))
+        self._source.roster.find_any(asked(context, request.model_name, request.model_version))
         return _json({"name": request.model_name, "ready": True})
 
     async def ModelMetadata(self, request: rest.ModelMetadataRequest, context: Context) -> HttpBody:
         """Inputs and outputs."""
-        version = self._source.roster.find(
+        version = self._source.roster.find_any(
             asked(context, request.model_name, request.model_version)
         )
         message = grpc_messages.metadata(request.model_name, version.spec)

@@ -6,6 +6,7 @@ from services.worker.domain.counters import Outcome
 from services.worker.domain.routing import Asked
 from services.worker.domain.statistics import Span, VersionStatistics
 from services.worker.drivers.roster import Roster
+from services.worker.drivers.served_text import ServedText
 from services.worker.drivers.served_version import ServedVersion
 
 _NS_PER_MS = 1_000_000
@@ -19,7 +20,7 @@ def answer(roster: Roster, asked: Asked) -> list[dict[str, Any]]:
     ]
 
 
-def report(name: str, served: ServedVersion) -> dict[str, Any]:
+def report(name: str, served: ServedVersion | ServedText) -> dict[str, Any]:
     """Fields of `ModelStatistics`; `name` is how the caller calls the model."""
     of = served.statistics
     return {

@@ -8,6 +8,7 @@ from services.worker.adapters.run_settings import run_settings, tuning
 from services.worker.domain.assignment import (
     BatchAxis,
     CacheLimits,
+    GenerationSettings,
     OversizePolicy,
     PaddedInput,
     RunSettings,
@@ -16,6 +17,7 @@ from services.worker.domain.assignment import (
     TrimmedOutput,
     Tuning,
 )
+from services.worker.llm.domain.engine_settings import Target
 
 FULL = pb.VersionSettings(
     max_batch_size=32,
@@ -43,6 +45,17 @@ FULL = pb.VersionSettings(
         states=[pb.SequenceSettings.State(input="state", output="next")],
         idle_timeout_ms=500,
         max_bytes=99,
+    ),
+    generation=pb.GenerationSettings(
+        kv_cache_bytes=1 << 30,
+        max_running_requests=16,
+        max_step_tokens=256,
+        max_queue_requests=100,
+        context_length=2048,
+        max_output_tokens=4096,
+        prefix_cache=pb.PREFIX_CACHE_MODE_OFF,
+        max_tenant_percent=25,
+        target=pb.GENERATION_TARGET_PORTABLE,
     ),
 )
 
@@ -73,6 +86,17 @@ def test_every_setting_arrives() -> None:
         auto_tune=True,
         response_cache=CacheLimits(1000, 1.5),
         sequence=SequenceLimits((SequenceState("state", "next"),), 0.5, 99),
+        generation=GenerationSettings(
+            kv_cache_bytes=1 << 30,
+            max_running_requests=16,
+            max_step_tokens=256,
+            max_queue_requests=100,
+            context_length=2048,
+            max_output_tokens=4096,
+            prefix_cache=False,
+            max_tenant_share=0.25,
+            target=Target.PORTABLE,
+        ),
     )
     default = RunSettings()
     unchanged = {

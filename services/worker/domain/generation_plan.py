@@ -1,0 +1,32 @@
+"""How a language model is run here: what its settings say, else the worker's defaults."""
+
+from dataclasses import replace
+
+from services.worker.domain.assignment import RunSettings
+from services.worker.llm.domain.engine_settings import EngineSettings, Target
+from services.worker.llm.domain.model_shape import ModelShape
+
+
+def engine_settings(given: RunSettings, defaults: EngineSettings) -> EngineSettings:
+    """Settings without zeros, but for the context's length: that is the model's own."""
+    wanted = given.generation
+    return replace(
+        defaults,
+        kv_cache_bytes=wanted.kv_cache_bytes or defaults.kv_cache_bytes,
+        max_running_requests=wanted.max_running_requests or defaults.max_running_requests,
+        max_step_tokens=wanted.max_step_tokens or defaults.max_step_tokens,
+        max_queue_requests=wanted.max_queue_requests or defaults.max_queue_requests,
+        context_length=wanted.context_length,
+        max_output_tokens=wanted.max_output_tokens or defaults.max_output_tokens,
+        prefix_cache=wanted.prefix_cache and defaults.prefix_cache,
+        max_tenant_share=wanted.max_tenant_share or defaults.max_tenant_share,
+        target=defaults.target if wanted.target is Target.AUTO else wanted.target,
+        threads=given.intra_op_threads or defaults.threads,
+        execution_providers=given.execution_providers or defaults.execution_providers,
+    )
+
+
+def fitted(wanted: EngineSettings, shape: ModelShape) -> EngineSettings:
+    """The settings for a model: its context's length is the most, and what is used if they don't say."""
+    length = min(wanted.context_length or shape.context_length, shape.context_length)
+    return replace(wanted, context_length=length)
