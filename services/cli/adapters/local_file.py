@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +24,16 @@ class LocalFile:
     sha256: str  # lower-case hex
 
 
-def collect(source: Path, report: Report) -> list[LocalFile]:
-    """The file, or all files of the folder, in the order of their paths in the artifact.
+def collect(source: Path, report: Report, names: Collection[str] | None = None) -> list[LocalFile]:
+    """The file, or all files of the folder (or those that are named), in the order of their paths in the artifact.
 
     A link could bring bytes from elsewhere into an artifact, so links and other special files are refused.
     """
-    found = sorted(_walk(source), key=lambda pair: pair[1])
+    if names is None or not source.is_dir():
+        walked = _walk(source)
+    else:
+        walked = [file for name in names for file in _walk(source / name)]
+    found = sorted(walked, key=lambda pair: pair[1])
     if not found:
         raise FailedPreconditionError(f"{source}: holds no file", reason="ARTIFACT_EMPTY")
     total = sum(path.stat().st_size for path, _ in found)

@@ -29,6 +29,7 @@ class PushOrder:
     tags: Mapping[str, str]  # of the model, added to what it has
     lineage: Mapping[str, str]
     settings: model_pb2.VersionSettings
+    format: model_pb2.Format.ValueType = model_pb2.FORMAT_ONNX
 
 
 async def push(
@@ -81,7 +82,7 @@ async def _declare(
 ) -> model_pb2.ModelVersion:
     """The version that these files belong to, created if need be."""
     wanted = model_pb2.ModelVersion(
-        format=model_pb2.FORMAT_ONNX,
+        format=order.format,
         files=[
             model_pb2.ArtifactFile(path=f.path, size_bytes=f.size, sha256=f.sha256) for f in files
         ],

