@@ -16,7 +16,8 @@ from services.router.domain.topology import CircuitLimits, Endpoint, Mirror, Ret
 from services.router.ports.feeds import CatalogSink
 from services.rpc import names
 
-# Of versions only whether they keep state; placements don't change what is routed: workers say what is READY.
+# Of versions only whether they keep state or write text; placements don't change what is routed: workers say what
+# is READY.
 _KINDS = (
     watch_service_pb2.RESOURCE_KIND_MODEL_VERSION,
     watch_service_pb2.RESOURCE_KIND_ENDPOINT,
@@ -24,6 +25,7 @@ _KINDS = (
 )
 _TIMEOUT_SECONDS = 60.0  # where an endpoint declares none
 _DEFAULTS = CircuitLimits()
+_LANGUAGE = (model_pb2.FORMAT_GGUF, model_pb2.FORMAT_SAFETENSORS)
 
 
 class RegistryWatch:
@@ -68,7 +70,8 @@ def _change(change: watch_service_pb2.Change) -> CatalogChange:
         return AliasChange(alias, _alias(change.alias) if change.HasField("alias") else None)
     if change.kind == watch_service_pb2.RESOURCE_KIND_MODEL_VERSION:
         version = names.parse_version("name", change.name)
-        return VersionChange(version, change.model_version.settings.HasField("sequence"))
+        of = change.model_version
+        return VersionChange(version, of.settings.HasField("sequence"), of.format in _LANGUAGE)
     endpoint = names.parse_endpoint("name", change.name)
     value = _endpoint(change.endpoint) if change.HasField("endpoint") else None
     return EndpointChange(endpoint, value)

@@ -1,4 +1,4 @@
-"""What the router has read of the registry: endpoints, aliases, and which versions keep state, as of a revision."""
+"""What the router has read of the registry: endpoints, aliases, and what matters of versions, as of a revision."""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -27,10 +27,11 @@ class AliasChange:
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """A version set, or deleted (then it keeps no state)."""
+    """A version set, or deleted (then it is neither)."""
 
     name: VersionName
-    stateful: bool
+    stateful: bool  # keeps state between requests
+    language: bool = False  # is a language model
 
 
 CatalogChange: TypeAlias = EndpointChange | AliasChange | VersionChange
@@ -46,12 +47,13 @@ class CatalogUpdate:
 
 
 class Catalog:
-    """Endpoints, aliases, and versions with state. While a new initial state arrives, the old one stays."""
+    """Endpoints, aliases, and what matters of versions. While a new initial state arrives, the old one stays."""
 
     def __init__(self) -> None:
         self._endpoints: dict[EndpointName, Endpoint] = {}
         self._aliases: dict[AliasName, VersionName] = {}
         self._stateful: set[VersionName] = set()
+        self._language: set[VersionName] = set()
         self._arriving: Catalog | None = None
         self.is_synced = False
 
@@ -66,7 +68,7 @@ class Catalog:
                 return False
             arrived = self._arriving
             self._endpoints, self._aliases = arrived._endpoints, arrived._aliases
-            self._stateful = arrived._stateful
+            self._stateful, self._language = arrived._stateful, arrived._language
             self._arriving = None
         self.is_synced = True
         return True
@@ -82,10 +84,9 @@ class Catalog:
                     self._aliases.pop(alias, None)
                 case AliasChange(alias, VersionName() as version):
                     self._aliases[alias] = version
-                case VersionChange(version, True):
-                    self._stateful.add(version)
-                case VersionChange(version, False):
-                    self._stateful.discard(version)
+                case VersionChange(version, stateful, language):
+                    _mark(self._stateful, version, is_in=stateful)
+                    _mark(self._language, version, is_in=language)
 
     @property
     def endpoints(self) -> Iterable[Endpoint]:
@@ -101,3 +102,15 @@ class Catalog:
     def stateful(self) -> AbstractSet[VersionName]:
         """Versions that keep state between the requests of a sequence."""
         return self._stateful
+
+    @property
+    def language(self) -> AbstractSet[VersionName]:
+        """Versions that are language models."""
+        return self._language
+
+
+def _mark(versions: set[VersionName], version: VersionName, *, is_in: bool) -> None:
+    if is_in:
+        versions.add(version)
+    else:
+        versions.discard(version)

@@ -85,6 +85,7 @@ class RoutedEndpoint:
     ]  # in declared order: a growing share never loses a sticky caller
     mirror_version: VersionName | None = None
     stateful: bool = False  # some target keeps state between requests
+    writes_text: bool = False  # some target is a language model
 
     @property
     def id(self) -> str:
@@ -126,6 +127,7 @@ def route(
     aliases: Mapping[AliasName, VersionName],
     workers: Sequence[Worker],
     stateful: AbstractSet[VersionName] = frozenset(),
+    language: AbstractSet[VersionName] = frozenset(),
 ) -> Topology:
     """Work out the picture. Raises UnresolvedTargetError if an endpoint names an alias that is not there.
 
@@ -134,10 +136,11 @@ def route(
         aliases: the version that each names.
         workers: that are alive.
         stateful: versions that keep state between the requests of a sequence.
+        language: versions that are language models.
     """
     ready = _ready_addresses(workers)
     routed = tuple(
-        _route_endpoint(_Place(endpoint, aliases, ready), stateful)
+        _route_endpoint(_Place(endpoint, aliases, ready, stateful, language))
         for endpoint in sorted(endpoints, key=lambda e: e.name)
     )
     return Topology(
@@ -174,13 +177,15 @@ class _Place:
     endpoint: Endpoint
     aliases: Mapping[AliasName, VersionName]
     ready: Mapping[VersionName, Sequence[str]]
+    stateful: AbstractSet[VersionName]
+    language: AbstractSet[VersionName]
 
     def resolve(self, target: TargetName) -> VersionName:
         """The version that a target means."""
         return _resolve(self.endpoint.name, target, self.aliases)
 
 
-def _route_endpoint(place: _Place, stateful: AbstractSet[VersionName]) -> RoutedEndpoint:
+def _route_endpoint(place: _Place) -> RoutedEndpoint:
     endpoint = place.endpoint
     total = sum(target.weight for target in endpoint.targets)
     targets = []
@@ -201,7 +206,8 @@ def _route_endpoint(place: _Place, stateful: AbstractSet[VersionName]) -> Routed
         declared=endpoint,
         targets=tuple(_shift_to_ready(targets)),
         mirror_version=place.resolve(mirror.name) if mirror else None,
-        stateful=any(target.version in stateful for target in targets),
+        stateful=any(target.version in place.stateful for target in targets),
+        writes_text=any(target.version in place.language for target in targets),
     )
 
 

@@ -89,7 +89,11 @@ class Publisher:
         try:
             catalog = self._catalog
             topology = route(
-                catalog.endpoints, catalog.aliases, self._directory.live(now), catalog.stateful
+                catalog.endpoints,
+                catalog.aliases,
+                self._directory.live(now),
+                catalog.stateful,
+                catalog.language,
             )
             snapshot = Snapshot.build(self._builder.build(topology))
         except (InconsistentSnapshotError, UnresolvedTargetError) as error:

@@ -20,6 +20,12 @@ SEQUENCE_HEADER = "x-sequence-id"
 ENDPOINT_STATE = "inferplane.endpoint"
 VERSION_STATE = "inferplane.version"
 ROUTE_STATE = "inferplane.route"
+# Dynamic metadata of calls in OpenAI's words: the `model` of the body, or why there is none.
+OPENAI_METADATA = "inferplane.openai"
+OPENAI_MODEL = "model"
+OPENAI_PROBLEM = "problem"
+# With an error of the worker: its body in OpenAI's words, percent-encoded.
+ERROR_HEADER = "x-inferplane-error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +55,8 @@ def mirror_cluster(version: VersionName) -> str:
 def route_key(endpoint: str, version: str = "") -> str:
     """Key of the route map; ids contain no `@`."""
     return f"{endpoint}@{version}"
+
+
+def openai_key(endpoint: str, version: str = "") -> str:
+    """The same for calls in OpenAI's words, whose `model` is taken for an endpoint as it stands."""
+    return route_key(f"{endpoint}@{version}" if version else endpoint)

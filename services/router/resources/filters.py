@@ -9,6 +9,9 @@ from envoy.extensions.filters.http.grpc_field_extraction.v3.config_pb2 import (
     GrpcFieldExtractionConfig,
 )
 from envoy.extensions.filters.http.grpc_json_transcoder.v3.transcoder_pb2 import GrpcJsonTranscoder
+from envoy.extensions.filters.http.json_to_metadata.v3.json_to_metadata_pb2 import (
+    JsonToMetadata,
+)
 from envoy.extensions.filters.http.lua.v3.lua_pb2 import Lua
 from envoy.extensions.filters.http.router.v3.router_pb2 import Router
 from envoy.extensions.filters.http.set_filter_state.v3.set_filter_state_pb2 import Config
@@ -20,6 +23,7 @@ from services.router.resources.rest_errors import SCRIPT
 
 # `bool clear_route_cache = 2` of set_filter_state's Config: Envoy 1.40 has it, xds-protos 1.85 not yet.
 _CLEAR_ROUTE_CACHE = b"\x10\x01"
+_SKIP = {"action": {"name": "skip", "typed_config": wire.packed(SkipFilter())}}
 _EXTRACTED = "metadata.filter_metadata['envoy.filters.http.grpc_field_extraction']"
 
 
@@ -27,12 +31,15 @@ def chain(max_message_bytes: int) -> list[dict[str, Any]]:
     """All filters.
 
     - lua: answers of failed REST calls get the protocol's JSON body. First here is last on the way back.
+    - JSON to metadata, and from there to the filter state: what OpenAI's clients call `model`. Others don't pay.
     - transcoder: REST to gRPC and back.
     - field extraction: reads endpoint and version from the first message.
     - filter state: keeps them under our names and has the route chosen again.
     """
     return [
         wire.extension("envoy.filters.http.match_delegate", _rest_errors()),
+        wire.extension("envoy.filters.http.match_delegate", _for_openai(_model_of_json())),
+        wire.extension("envoy.filters.http.match_delegate", _for_openai(_model_state())),
         wire.extension("envoy.filters.http.grpc_json_transcoder", _transcoder(max_message_bytes)),
         wire.extension("envoy.filters.http.grpc_field_extraction", _extraction()),
         wire.extension("envoy.filters.http.set_filter_state", _state()),
@@ -42,7 +49,6 @@ def chain(max_message_bytes: int) -> list[dict[str, Any]]:
 
 def _rest_errors() -> Any:
     """The script for REST callers; gRPC calls, which have nothing of it, don't pay for it."""
-    skip = {"action": {"name": "skip", "typed_config": wire.packed(SkipFilter())}}
     kind = HttpRequestHeaderMatchInput(header_name="content-type")
     return ExtensionWithMatcher(
         extension_config=wire.extension(
@@ -51,16 +57,66 @@ def _rest_errors() -> Any:
         xds_matcher=Matcher(
             matcher_tree={
                 "input": wire.extension("content-type", kind),
-                "prefix_match_map": {"map": {"application/grpc": skip}},
+                "prefix_match_map": {"map": {"application/grpc": _SKIP}},
             }
         ),
     )
 
 
+def _for_openai(filter_: dict[str, Any]) -> Any:
+    """A filter for OpenAI's paths alone."""
+    path = HttpRequestHeaderMatchInput(header_name=":path")
+    is_openai = {
+        "single_predicate": {
+            "input": wire.extension("path", path),
+            "value_match": {"prefix": methods.OPENAI_PREFIX},
+        }
+    }
+    return ExtensionWithMatcher(
+        extension_config=filter_,
+        xds_matcher=Matcher(
+            matcher_list={
+                "matchers": [{"predicate": {"not_matcher": is_openai}, "on_match": _SKIP}]
+            }
+        ),
+    )
+
+
+def _model_of_json() -> dict[str, Any]:
+    """Of keys that are there twice the last one counts, as for the worker, which compares."""
+
+    def value(key: str, text: str = "") -> dict[str, Any]:
+        metadata = {"metadata_namespace": edge.OPENAI_METADATA, "key": key}
+        return metadata | ({"value": {"string_value": text}} if text else {"type": "STRING"})
+
+    rule = {
+        "selectors": [{"key": "model"}],
+        "on_present": value(edge.OPENAI_MODEL),
+        "on_missing": value(edge.OPENAI_PROBLEM, "; it has none that is a string"),
+        "on_error": value(edge.OPENAI_PROBLEM, "; it is not valid JSON"),
+    }
+    rules = {
+        "rules": [rule],
+        # Curl sends JSON as a form's data where nobody says otherwise.
+        "allow_content_types_regex": {"regex": ".*"},
+        "allow_empty_content_type": True,
+    }
+    return wire.extension(
+        "envoy.filters.http.json_to_metadata", JsonToMetadata(request_rules=rules)
+    )
+
+
+def _model_state() -> dict[str, Any]:
+    """Kept as the endpoint; a version in it is the route map's to know (`edge.openai_key`)."""
+    model = f"%CEL(metadata.filter_metadata['{edge.OPENAI_METADATA}'].{edge.OPENAI_MODEL})%"
+    state = Config(on_request_headers=[_value(edge.ENDPOINT_STATE, model)])
+    return wire.extension("envoy.filters.http.set_filter_state", state)
+
+
 def _transcoder(max_message_bytes: int) -> Any:
     return GrpcJsonTranscoder(
         proto_descriptor_bin=methods.descriptors(),
-        services=[methods.REST],
+        services=[methods.REST, methods.OPENAI],
         print_options={"preserve_proto_field_names": True},
         ignore_unknown_query_parameters=True,
         # The path says which model; a query must not say otherwise.

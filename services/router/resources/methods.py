@@ -3,12 +3,16 @@
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from inference import open_inference_pb2
+from inferplane.generation.v1 import generation_service_pb2
 from inferplane.oip.v1 import rest_service_pb2
+from inferplane.openai.v1 import openai_service_pb2
 
 from services.router.resources import wire
 
 OIP = "inference.GRPCInferenceService"
 REST = "inferplane.oip.v1.RestInferenceService"
+GENERATION = "inferplane.generation.v1.GenerationService"
+OPENAI = "inferplane.openai.v1.OpenAiService"
 
 # Method → its fields that name endpoint and version.
 OF_ENDPOINT: dict[str, tuple[str, str]] = {
@@ -17,6 +21,8 @@ OF_ENDPOINT: dict[str, tuple[str, str]] = {
     f"{OIP}.ModelReady": ("name", "version"),
     f"{OIP}.ModelMetadata": ("name", "version"),
     f"{OIP}.ModelStatistics": ("name", "version"),
+    f"{GENERATION}.Generate": ("model_name", "model_version"),
+    f"{GENERATION}.GenerateStream": ("model_name", "model_version"),
     f"{REST}.ModelInfer": ("model_name", "model_version"),
     f"{REST}.ModelReady": ("model_name", "model_version"),
     f"{REST}.ModelMetadata": ("model_name", "model_version"),
@@ -24,6 +30,12 @@ OF_ENDPOINT: dict[str, tuple[str, str]] = {
 }
 # A stream of calls, routed by its first message.
 STREAM = f"{OIP}.ModelStreamInfer"
+# Text that is sent as it is made.
+TEXT_STREAM = f"{GENERATION}.GenerateStream"
+# The same, or all of it at once, in OpenAI's words: `model` in the JSON is the endpoint, or `endpoint@version`.
+OF_OPENAI = tuple(f"/{OPENAI}/{method}" for method in ("CreateChatCompletion", "CreateCompletion"))
+# What OpenAI's paths begin with, before they are transcoded.
+OPENAI_PREFIX = "/v1/"
 # Of these, those that name no endpoint if they mean all that a worker has.
 OF_ENDPOINT_OR_ANY_WORKER = (f"{OIP}.ModelStatistics", f"{REST}.ModelStatistics")
 # Paths that every worker answers alike.
@@ -32,12 +44,12 @@ OF_ANY_WORKER = tuple(
     for service in (OIP, REST)
     for method in ("ServerLive", "ServerReady", "ServerMetadata")
 )
-# Triton's repository is the registry's, unlike the other methods of these services.
-OF_REPOSITORY = tuple(
+# Triton's repository and OpenAI's list of models are the registry's, unlike the other methods of these services.
+OF_REGISTRY = tuple(
     f"/{service}/{method}"
     for service in (OIP, REST)
     for method in ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
-)
+) + tuple(f"/{OPENAI}/{method}" for method in ("ListModels", "GetModel"))
 OF_ANY_WORKER_PREFIX = "/grpc.health.v1.Health/"
 OF_REGISTRY_PREFIX = "/inferplane.registry.v1."
 # The router also answers reflection, for all that the edge serves.
@@ -61,7 +73,7 @@ def path(method: str) -> str:
 
 
 def descriptors() -> bytes:
-    """The FileDescriptorSet of both services, with all that they import."""
+    """The FileDescriptorSet of these services, with all that they import."""
     found: dict[str, FileDescriptor] = {}
 
     def add(file: FileDescriptor) -> None:
@@ -69,8 +81,13 @@ def descriptors() -> bytes:
             add(dependency)
         found.setdefault(file.name, file)
 
-    add(open_inference_pb2.DESCRIPTOR)
-    add(rest_service_pb2.DESCRIPTOR)
+    for module in (
+        open_inference_pb2,
+        rest_service_pb2,
+        generation_service_pb2,
+        openai_service_pb2,
+    ):
+        add(module.DESCRIPTOR)
     files = FileDescriptorSet()
     for file in found.values():
         file.CopyToProto(files.file.add())

@@ -1,14 +1,17 @@
 """What Envoy itself answers: the same words to every client, in its protocol, and nothing about connections."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envoy.extensions.access_loggers.filters.cel.v3.cel_pb2 import ExpressionFilter
 
-from services.router.resources import edge, wire
+from services.router.resources import edge, methods, wire
 
 _SHOWN = 80  # characters of a client's name for something that an answer repeats
 _RESOURCE_EXHAUSTED, _UNIMPLEMENTED = "8", "12"
+_INVALID = "invalid_request_error"
+# Where a caller's path is found, once the transcoder has seen it and before; and what it is then called if not found.
+_OPENAI_HEADERS = {"x-envoy-original-path": "model_not_found", ":path": "unknown_url"}
 _IS_GRPC = {
     "header_filter": {
         "header": {"name": "content-type", "string_match": {"prefix": "application/grpc"}}
@@ -29,6 +32,8 @@ class _Reply:
     http_status: int | None = None  # None: as Envoy has it, likewise the next
     grpc_status: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    type: str = "server_error"  # in OpenAI's words, likewise the next
+    code: str | None = None
 
 
 def state(key: str) -> str:
@@ -52,7 +57,13 @@ def _replies(max_message_bytes: int) -> list[_Reply]:
             http_status=413,
             grpc_status=_RESOURCE_EXHAUSTED,
         ),
-        _Reply(cause=_of_status(413), text=too_large, grpc_status=_RESOURCE_EXHAUSTED),
+        _Reply(
+            cause=_of_status(413),
+            text=too_large,
+            grpc_status=_RESOURCE_EXHAUSTED,
+            type=_INVALID,
+            code="request_too_large",
+        ),
         _Reply(
             cause=_all(_of_details("grpc_field_extraction_INVALID_ARGUMENT"), _COMPRESSED),
             text="compressed messages are not supported; send with grpc-encoding identity",
@@ -62,25 +73,30 @@ def _replies(max_message_bytes: int) -> list[_Reply]:
         _Reply(
             cause=_of_details("path_normalization_failed"),
             text="the path must not hold escaped slashes, NUL or other characters that a path can't have",
+            type=_INVALID,
         ),
         _Reply(
             cause=_of_flags("UH", "NC"),
             text=f"no worker is ready for endpoint {endpoint}; try again",
+            code="unavailable",
         ),
         _Reply(
             cause=_of_flags("UO"),
             text=f"too many calls or retries in flight for endpoint {endpoint}; try again",
+            code="unavailable",
         ),
         _Reply(
             cause=_of_flags("OM"),
             text="the edge holds as many messages as its memory allows; try again",
+            code="unavailable",
         ),
         _Reply(
             cause=_of_flags("UF", "UC", "UR", "URX", "LR", "UPE"),
             text=f"the worker of endpoint {endpoint} went away before it answered; try again",
+            code="unavailable",
         ),
         *(
-            _Reply(cause=cause, text=f"endpoint {endpoint} did not answer in time")
+            _Reply(cause=cause, text=f"endpoint {endpoint} did not answer in time", code="timeout")
             for cause in (_of_flags("UT", "SI"), _of_details("max_duration_timeout"))
         ),
         _Reply(cause=None, text="%LOCAL_REPLY_BODY%"),
@@ -104,6 +120,7 @@ def _mappers(reply: _Reply) -> list[dict[str, Any]]:
     plain = {"text_format_source": {"inline_string": reply.text}}
     json = _as_json(reply.text)
     mappers = [
+        *_openai_mappers(reply),
         {"filter": _all(reply.cause, _IS_TRANSCODED), "body_format_override": json},
         {"filter": _all(reply.cause, _IS_GRPC), "body_format_override": plain} | _headers(reply),
     ]
@@ -112,6 +129,35 @@ def _mappers(reply: _Reply) -> list[dict[str, Any]]:
     if reply.http_status is not None:
         mappers = [m | {"status_code": wire.number(reply.http_status)} for m in mappers]
     return mappers
+
+
+def _openai_mappers(reply: _Reply) -> list[dict[str, Any]]:
+    """The same for OpenAI's clients, once for paths that were transcoded and once for others."""
+    return [
+        _openai_mapper(special, header)
+        for header, if_missing in _OPENAI_HEADERS.items()
+        for special in ([reply] if reply.cause else _by_status(reply, if_missing))
+    ]
+
+
+def _by_status(reply: _Reply, if_missing: str) -> list[_Reply]:
+    return [
+        replace(reply, cause=_of_status(404), type=_INVALID, code=if_missing),
+        replace(reply, cause=_of_status(400), type=_INVALID),
+        reply,
+    ]
+
+
+def _openai_mapper(reply: _Reply, header: str) -> dict[str, Any]:
+    prefix = {"name": header, "string_match": {"prefix": methods.OPENAI_PREFIX}}
+    error = {"message": reply.text, "type": reply.type, "param": None, "code": reply.code}
+    return {
+        "filter": _all(reply.cause, {"header_filter": {"header": prefix}}),
+        "body_format_override": {
+            "json_format": {"error": error},
+            "content_type": "application/json",
+        },
+    }
 
 
 def _headers(reply: _Reply) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _ANY_WORKER_SECONDS = 10.0
 # for longer whose first message, which says where it goes, does not come.
 _IDLE_STREAM_SECONDS = 3600.0
 _SILENT_STREAM_SECONDS = 600.0
-_GRPC_NOT_FOUND = "5"
+_GRPC_INVALID_ARGUMENT, _GRPC_NOT_FOUND, _GRPC_FAILED_PRECONDITION = "3", "5", "9"
 _CACHED = 4096
 
 
@@ -40,15 +40,17 @@ def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Res
     """The route configuration of a topology."""
     actions: dict[str, Any] = {}
     streams: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     clusters = {edge.ANY_WORKER, edge.REGISTRY, edge.DISCOVERY, edge.ROUTER}
     for endpoint in endpoints:
         for key, version in _keys(endpoint).items():
             actions[key] = _on_match(_endpoint_route(endpoint, version))
             streams[key] = _on_match(_stream_route(endpoint, version))
+        texts |= _texts(endpoint)
         clusters |= _clusters_of(endpoint)
     by_path = _by_path()
     matcher = _by_state(actions, otherwise={"matcher": by_path}) if actions else by_path
-    matcher = _streams_apart(streams, otherwise=matcher)
+    matcher = _streams_apart(streams, texts, otherwise=matcher)
     message = RouteConfiguration(
         name=edge.ROUTES,
         virtual_hosts=[
@@ -65,6 +67,18 @@ def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Res
     )
     references = [Reference(Kind.CLUSTER, name) for name in sorted(clusters)]
     return Resource.of(Kind.ROUTES, edge.ROUTES, wire.serialized(message), references)
+
+
+def _texts(endpoint: RoutedEndpoint) -> dict[str, Any]:
+    """Where text is asked of an endpoint, by both forms of keys; of others than language models: why not."""
+    if not endpoint.writes_text:
+        return {edge.route_key(endpoint.id): _on_match(_no_language_model())}
+    found = {}
+    for key, version in _keys(endpoint).items():
+        found[key] = _on_match(_text_route(endpoint, version))
+        if version is not None:
+            found[edge.openai_key(endpoint.id, version.version)] = found[key]
+    return found
 
 
 def _keys(endpoint: RoutedEndpoint) -> dict[str, VersionName | None]:
@@ -115,6 +129,19 @@ def _stream_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
     """
     route = _route_to(endpoint, pinned)
     _let_last(route.route, idle_seconds=_IDLE_STREAM_SECONDS)
+    _retry(route.route, endpoint)
+    return route
+
+
+@lru_cache(_CACHED)
+def _text_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
+    """Where text is written as long as it takes: the endpoint's timeout is how long nothing may be heard of it.
+
+    So it bounds the time to the first token, and, where all of the text is sent at once, all of the time. Text is not
+    mirrored, and what was begun elsewhere is begun again only before its first token.
+    """
+    route = _route_to(endpoint, pinned)
+    _let_last(route.route, idle_seconds=endpoint.declared.timeout)
     _retry(route.route, endpoint)
     return route
 
@@ -203,7 +230,7 @@ def _by_path() -> Any:
     exact |= {methods.path(m): _unless_named() for m in methods.OF_ENDPOINT_OR_ANY_WORKER}
     exact |= {path: _on_match(_any_worker_route()) for path in methods.OF_ANY_WORKER}
     exact |= {path: _on_match(_management_route(edge.DISCOVERY)) for path in methods.OF_DISCOVERY}
-    exact |= {path: _on_match(_management_route(edge.REGISTRY)) for path in methods.OF_REPOSITORY}
+    exact |= {path: _on_match(_management_route(edge.REGISTRY)) for path in methods.OF_REGISTRY}
     prefixes = {
         methods.OF_REGISTRY_PREFIX: _on_match(_management_route(edge.REGISTRY)),
         methods.OF_ANY_WORKER_PREFIX: _on_match(_management_route(edge.ANY_WORKER)),
@@ -225,14 +252,18 @@ def _by_path() -> Any:
     )
 
 
-def _streams_apart(streams: Mapping[str, Any], otherwise: Any) -> Any:
-    """Streams have routes of their own."""
+def _streams_apart(streams: Mapping[str, Any], texts: Mapping[str, Any], otherwise: Any) -> Any:
+    """Streams, and text that is written, have routes of their own."""
+    by_path = {methods.path(methods.STREAM): {"matcher": _by_first_message(streams)}}
+    nothing = {edge.route_key(""): _on_match(_no_model())}
+    text = _by_state({**nothing, **texts}, otherwise=_on_match(_no_such_model()))
+    by_path |= {
+        path: {"matcher": text} for path in (methods.path(methods.TEXT_STREAM), *methods.OF_OPENAI)
+    }
     return Matcher(
         matcher_tree={
             "input": wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path")),
-            "exact_match_map": {
-                "map": {methods.path(methods.STREAM): {"matcher": _by_first_message(streams)}}
-            },
+            "exact_match_map": {"map": by_path},
         },
         on_no_match={"matcher": otherwise},
     )
@@ -302,26 +333,52 @@ def _refusal(status: int, text: str) -> Any:
     )
 
 
+def _no_model() -> Any:
+    problem = f"%DYNAMIC_METADATA({edge.OPENAI_METADATA}:{edge.OPENAI_PROBLEM})%"
+    text = f"the request must name an endpoint, in JSON as `model`{problem}"
+    return _refused_as(_GRPC_INVALID_ARGUMENT, _refusal_with(400, text))
+
+
+def _no_such_model() -> Any:
+    text = f"the model '{replies.state(edge.ENDPOINT_STATE)}'{_pin(' of version ')} does not exist, or gets no traffic"
+    return _refused_as(_GRPC_NOT_FOUND, _refusal_with(404, text))
+
+
+def _no_language_model() -> Any:
+    text = f"the model '{replies.state(edge.ENDPOINT_STATE)}' is not a language model; call it with ModelInfer"
+    return _refused_as(_GRPC_FAILED_PRECONDITION, _refusal_with(400, text))
+
+
 def _no_such_endpoint() -> Any:
-    """NOT_FOUND that names what was asked for. (From 404 alone Envoy would make UNIMPLEMENTED.)"""
-    asked_version = f"%CEL('{edge.VERSION_STATE}' in filter_state ? ' or sends no traffic to its version ' : '')%"
-    text = (
-        f"endpoint '{replies.state(edge.ENDPOINT_STATE)}' does not exist"
-        f"{asked_version}{replies.state(edge.VERSION_STATE)}"
+    """NOT_FOUND that names what was asked for. (From 404 alone that would be UNIMPLEMENTED.)"""
+    pin = _pin(" or sends no traffic to its version ")
+    text = f"endpoint '{replies.state(edge.ENDPOINT_STATE)}' does not exist{pin}"
+    return _refused_as(_GRPC_NOT_FOUND, _refusal_with(404, text))
+
+
+def _pin(before: str) -> str:
+    """The version that was asked for, with words before it; nothing if none was."""
+    words = f"%CEL('{edge.VERSION_STATE}' in filter_state ? '{before}' : '')%"
+    return f"{words}{replies.state(edge.VERSION_STATE)}"
+
+
+def _refused_as(status: str, route: Any) -> Any:
+    """The same with a gRPC status, which from HTTP's alone Envoy would make another of."""
+    route.response_headers_to_add.add(
+        header={"key": "grpc-status", "value": status}, append_action="OVERWRITE_IF_EXISTS_OR_ADD"
     )
+    return route
+
+
+def _refusal_with(status: int, text: str) -> Any:
+    """A refusal whose text says what the call asked for."""
     return Route(
         match={"prefix": "/"},
         direct_response={
-            "status": 404,
+            "status": status,
             "body_format": {
                 "text_format_source": {"inline_string": text},
                 "omit_empty_values": True,
             },
         },
-        response_headers_to_add=[
-            {
-                "header": {"key": "grpc-status", "value": _GRPC_NOT_FOUND},
-                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-            }
-        ],
     )

@@ -3,6 +3,7 @@
 from google.protobuf.descriptor import FileDescriptor
 from inference import open_inference_pb2
 from inferplane.discovery.v1 import discovery_service_pb2
+from inferplane.generation.v1 import generation_service_pb2
 from inferplane.registry.v1 import (
     artifact_service_pb2,
     endpoint_service_pb2,
@@ -14,6 +15,7 @@ from inferplane.router.v1 import router_service_pb2
 
 _FILES: tuple[FileDescriptor, ...] = (
     open_inference_pb2.DESCRIPTOR,
+    generation_service_pb2.DESCRIPTOR,
     model_service_pb2.DESCRIPTOR,
     artifact_service_pb2.DESCRIPTOR,
     endpoint_service_pb2.DESCRIPTOR,

@@ -21,6 +21,7 @@ from services.router.domain.topology import (
     Worker,
     route,
 )
+from services.router.resources import methods
 from services.router.resources.build import ResourceBuilder
 from services.router.resources.edge import Edge
 from services.rpc.names import EndpointName, VersionName
@@ -55,7 +56,7 @@ def routes_of(snapshot: Snapshot, *, streams: bool = False) -> dict[str, Any]:
     whole = message.virtual_hosts[0].matcher
     by_state = whole.on_no_match.matcher
     if streams:
-        (entry,) = whole.matcher_tree.exact_match_map.map.values()
+        entry = whole.matcher_tree.exact_match_map.map[methods.path(methods.STREAM)]
         by_state = entry.matcher
     entries = by_state.matcher_tree.exact_match_map.map
     found = {}
