@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 from inferplane.discovery.v1 import discovery_service_pb2_grpc
+from inferplane.generation.v1 import generation_service_pb2_grpc
 from inferplane.registry.v1 import (
     artifact_service_pb2_grpc,
     endpoint_service_pb2_grpc,
@@ -81,6 +82,7 @@ class Edge:
         self.endpoints = endpoint_service_pb2_grpc.EndpointServiceStub(channel)
         self.placements = placement_service_pb2_grpc.PlacementServiceStub(channel)
         self.discovery = discovery_service_pb2_grpc.DiscoveryServiceStub(channel)
+        self.generation = generation_service_pb2_grpc.GenerationServiceStub(channel)
         self.router = router_service_pb2_grpc.RouterServiceStub(channel)
 
 

@@ -9,7 +9,12 @@ from inferplane.registry.v1 import model_pb2
 
 def settings_fields(settings: model_pb2.VersionSettings) -> dict[str, str]:
     """Every setting that was given, in the proto's order."""
-    return {field.name: _shown(field, value) for field, value in settings.ListFields()}
+    return shown(settings)
+
+
+def shown(message: Message) -> dict[str, str]:
+    """Every field that is set, as a table shows it."""
+    return {field.name: _shown(field, value) for field, value in message.ListFields()}
 
 
 def _shown(field: FieldDescriptor, value: Any) -> str:

@@ -10,6 +10,7 @@ from services.cli.commands import (
     about,
     aliases,
     endpoints,
+    generation,
     machine,
     models,
     serving,
@@ -29,7 +30,7 @@ app = typer.Typer(
     epilog="In a checkout, for who develops it: test, lint, typecheck, generate, lock, release-protos.",
 )
 
-for commands in (about.app, machine.app, status.app, serving.app, tuning.app):
+for commands in (about.app, machine.app, status.app, serving.app, generation.app, tuning.app):
     app.add_typer(commands)
 app.add_typer(models.app, name="models", rich_help_panel=SERVE_PANEL)
 app.add_typer(aliases.app, name="aliases", rich_help_panel=SERVE_PANEL)
