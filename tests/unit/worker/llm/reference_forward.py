@@ -56,7 +56,8 @@ def _attention(plan: ModelPlan, index: int, layer: Layer, x: Array) -> Array:
     scores = np.where(_seen(tokens, plan.windows[index]), scores, -np.inf)
     shares = np.exp(scores - scores.max(-1, keepdims=True))
     shares /= shares.sum(-1, keepdims=True)
-    return np.einsum("hqk,khd->qhd", shares, v).reshape(tokens, -1)
+    attended: Array = np.einsum("hqk,khd->qhd", shares, v).reshape(tokens, -1)
+    return attended
 
 
 def _seen(tokens: int, window: int) -> Array:
