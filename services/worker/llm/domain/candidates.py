@@ -1,4 +1,4 @@
-"""The likeliest tokens of one row of logits, found without sorting or even exponentiating all of them.
+"""The likeliest tokens of one row of logits, found without sorting all of them.
 
 The row lies in 64 lines, one under the other. The largest logit of each column bounds its others, so that most columns
 need not be looked at.
@@ -9,54 +9,55 @@ import numpy as np
 from services.worker.llm.domain.step import Array
 
 LINES = 64
+FIRST = 32  # columns that are looked at first: those with the largest logits
 
 
 class Candidates:
-    """One row; columns come in the order of their largest logits, which is the order of the candidates, too."""
+    """One row. Ids and logits come column by column."""
 
     def __init__(self, logits: Array) -> None:
-        width = len(logits) // LINES
-        if width * LINES < len(logits):
-            width += 1
-            padded = np.full(width * LINES, -np.inf, np.float32)
+        columns = -(-len(logits) // LINES)
+        if columns * LINES > len(logits):
+            padded = np.full(columns * LINES, -np.inf, np.float32)
             padded[: len(logits)] = logits
             logits = padded
-        self._table = logits.reshape(LINES, width)
-        self._largest = self._table.max(axis=0)
-        self.columns = width
-        # NaN if any of the logits is that.
-        self.highest = float(self._largest.max())
-        self._order: Array | None = None
+        self._table = logits.reshape(LINES, columns)
+        self.largest = self._table.max(axis=0)
+        self.highest: np.float32 = self.largest.max()  # NaN if any of the logits is that
+
+    @property
+    def table(self) -> Array:
+        """All logits; the id of one is its line times the number of columns, plus its column."""
+        return self._table
 
     def order(self) -> Array:
-        """Columns, that with the largest logit first."""
-        if self._order is None:
-            self._order = np.argsort(-self._largest, kind="stable")
-        return self._order
+        """All columns; `FIRST` of them that have the largest logits come first."""
+        if len(self.largest) <= FIRST:
+            return np.arange(len(self.largest))
+        return np.argpartition(-self.largest, FIRST - 1)
 
-    def bounds(self) -> Array:
-        """The largest logit of each column, in their order."""
-        bounds: Array = self._largest[self.order()]
-        return bounds
+    def ids(self, columns: Array) -> Array:
+        """Of tokens in these columns."""
+        ids: Array = (columns[:, None] + np.arange(LINES) * len(self.largest)).ravel()
+        return ids
 
-    def of(self, columns: int) -> tuple[Array, Array]:
-        """Ids and logits in the first so many columns, column by column: more columns only add at the end."""
-        order = self.order()[:columns]
-        lines = np.arange(LINES) * self.columns
-        ids = (order[:, None] + lines).ravel()
-        return ids, self._table[:, order].T.ravel()
+    def logits(self, columns: Array) -> Array:
+        """Of the same."""
+        return np.take(self._table, columns, axis=1).T.ravel()
+
+    def above(self, floor: float) -> tuple[Array, Array]:
+        """Ids and logits of all tokens that have at least this logit."""
+        columns = np.flatnonzero(self.largest >= floor)
+        logits = self.logits(columns)
+        kept = np.flatnonzero(logits >= floor)
+        return self.ids(columns)[kept], logits[kept]
 
     def top(self, count: int) -> tuple[Array, Array]:
         """Ids and logits of the so many largest, largest first; of equal ones, lower ids first."""
-        bounds = self.bounds()
-        columns = self.columns
-        if count <= columns:
-            # A column can hold one of them if its largest isn't below the last of so many columns' largest.
-            columns = int(np.count_nonzero(bounds >= bounds[count - 1]))
-        ids, logits = self.of(columns)
-        if count < len(logits):
-            least = np.partition(logits, len(logits) - count)[len(logits) - count]
-            kept = logits >= least
-            ids, logits = ids[kept], logits[kept]
+        floor = -np.inf
+        if count <= len(self.largest):
+            # So many tokens at least are not below it: the largest of so many columns.
+            floor = np.partition(self.largest, -count)[-count]
+        ids, logits = self.above(floor)
         best = np.lexsort((ids, -logits))[:count]
         return ids[best], logits[best]

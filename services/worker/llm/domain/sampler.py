@@ -1,5 +1,6 @@
 """Chooses the next token of each text of a step."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -78,8 +79,8 @@ class _Logprobs:
     def __init__(self, row: Array, top: int) -> None:
         self._row = row.copy()
         candidates = Candidates(row)
-        scaled = row.astype(np.float64) - candidates.highest
-        self._log_total = candidates.highest + float(np.log(np.exp(scaled).sum()))
+        highest = float(candidates.highest)
+        self._log_total = highest + math.log(float(np.exp(row - candidates.highest).sum()))
         self._top: tuple[TopLogprob, ...] = ()
         if top:
             ids, logits = candidates.top(top)

@@ -1,98 +1,136 @@
-"""Which token a random number stands for, by temperature, top-k, top-p and min-p."""
+"""Which token a random number stands for, by temperature, min-p, top-k and top-p.
+
+Temperature comes first, then min-p and top-k, then top-p of what these leave. The same logits, settings and number
+give the same token, whatever else is computed beside them.
+"""
 
 import math
 
 import numpy as np
 
-from services.worker.llm.domain.candidates import LINES, Candidates
+from services.worker.llm.domain.candidates import FIRST, LINES, Candidates
 from services.worker.llm.domain.sampling_settings import SamplingSettings
 from services.worker.llm.domain.step import Array
 
-# Columns of candidates that are looked at, until it is certain what looking at all would give.
-_FIRST_COLUMNS = 32
-_MORE = 8
-
 
 def draw(candidates: Candidates, settings: SamplingSettings, random: float) -> int:
-    """A token's id. The same logits, settings and number (0 to below 1) give the same token, whatever else there is.
-
-    Temperature comes first, then min-p and top-k, then top-p of what these leave.
-    """
-    if settings.top_k > 0:
-        return _draw_closed(*candidates.top(settings.top_k), settings, random)
-    if settings.min_p > 0:
-        floor = candidates.highest + settings.temperature * math.log(settings.min_p)
-        columns = int(np.count_nonzero(candidates.bounds() >= floor))
-        return _draw_closed(*candidates.of(max(columns, 1)), settings, random)
-    return _draw_open(candidates, settings, random)
-
-
-def _draw_closed(ids: Array, logits: Array, settings: SamplingSettings, random: float) -> int:
-    """Of these; no others have a part in it."""
-    weights = _weights(logits, float(logits.max()), settings.temperature)
-    weights[weights < settings.min_p] = 0
+    """A token's id; `random` is 0 to below 1."""
+    if settings.top_k > 0 or settings.min_p > 0:
+        return _draw_of_few(candidates, settings, random)
+    row = _Row(candidates, settings.temperature)
     if settings.top_p < 1:
-        least = _nucleus(weights, settings.top_p)
-        assert least is not None, "nothing is left open"
-        weights[weights < least] = 0
-    place = _place(np.cumsum(weights), random)
-    assert place is not None, "the likeliest token has weight 1"
-    return int(ids[place])
+        return row.draw_of_nucleus(settings.top_p, random)
+    return row.draw(random)
 
 
-def _draw_open(candidates: Candidates, settings: SamplingSettings, random: float) -> int:
-    """Of all. Beyond the columns looked at, what is left has between no weight and that of its bounds."""
-    columns = min(_FIRST_COLUMNS, candidates.columns)
-    bounds = _weights(candidates.bounds(), candidates.highest, settings.temperature)
-    while True:
-        ids, logits = candidates.of(columns)
-        weights = _weights(logits, candidates.highest, settings.temperature)
-        rest = float(bounds[columns:].sum()) * LINES
-        highest_left = float(bounds[columns]) if columns < candidates.columns else 0.0
-        if settings.top_p < 1:
-            place = _place_in_nucleus(weights, settings.top_p, random, (rest, highest_left))
-        else:
-            place = _place(np.cumsum(weights), random, rest)
-        if place is not None:
-            return int(ids[place])
-        assert columns < candidates.columns, "with all of them it is certain"
-        columns = min(columns * _MORE, candidates.columns)
+def _draw_of_few(candidates: Candidates, settings: SamplingSettings, random: float) -> int:
+    floor = -math.inf
+    if settings.min_p > 0:
+        floor = float(candidates.highest) + settings.temperature * math.log(settings.min_p)
+    if settings.top_k > 0:
+        ids, logits = candidates.top(settings.top_k)
+        kept = logits >= min(floor, candidates.highest)
+        ids, logits = ids[kept], logits[kept]
+    else:
+        ids, logits = candidates.above(min(floor, float(candidates.highest)))
+    weights = _weights(logits, candidates.highest, settings.temperature)
+    if settings.top_p < 1:
+        least = _least(weights, settings.top_p * float(weights.sum()))
+        weights = np.where(weights >= least, weights, 0)
+    return int(ids[_draw_place(weights, random)])
 
 
-def _weights(logits: Array, highest: float, temperature: float) -> Array:
+class _Row:
+    """All tokens of a row. Most of the weight is in a few columns, and most often that is enough to know."""
+
+    def __init__(self, candidates: Candidates, temperature: float) -> None:
+        self._candidates = candidates
+        self._temperature = temperature
+        self._order = candidates.order()
+        first = self._order[:FIRST]
+        self._weights = self._weighed(candidates.logits(first))
+        # Elsewhere no token has more weight than its column's largest.
+        bounds = self._weighed(candidates.largest[self._order[FIRST:]])
+        self._ceiling = float(bounds.max()) if len(bounds) else 0.0
+        self._rest = LINES * float(bounds.sum())
+
+    def _weighed(self, logits: Array) -> Array:
+        return _weights(logits, self._candidates.highest, self._temperature)
+
+    def draw(self, random: float) -> int:
+        """Any token."""
+        running = _running(self._weights)
+        known = float(running[-1])
+        most = random * (known + self._rest)
+        place = _place(running, random * known)
+        if most >= known or place != _place(running, most):
+            return self._draw_of_all(random)
+        return self._first_id(place)
+
+    def _draw_of_all(self, random: float) -> int:
+        """In the same order of columns: the column first, then the token in it."""
+        weights = self._weighed(self._candidates.table)
+        running = _running(weights.sum(axis=0)[self._order])
+        place = _place(running, random * float(running[-1]))
+        within = _running(weights[:, self._order[place]])
+        before = float(running[place - 1]) if place else 0.0
+        line = _place(within, random * float(running[-1]) - before)
+        return int(self._order[place]) + line * len(self._order)
+
+    def draw_of_nucleus(self, share: float, random: float) -> int:
+        """One of the likeliest that together have this share."""
+        known = float(self._weights.sum())
+        likely = self._weights[self._weights >= self._ceiling]
+        least = _least(likely, share * known)
+        if least is None or least != _least(likely, share * (known + self._rest)):
+            return self._draw_of_whole_nucleus(share, random)
+        nucleus = np.flatnonzero(self._weights >= least)
+        place = _draw_place(self._weights[nucleus], random)
+        return self._first_id(int(nucleus[place]))
+
+    def _draw_of_whole_nucleus(self, share: float, random: float) -> int:
+        weights = self._weighed(self._candidates.table).ravel()
+        total = float(weights.sum())
+        # All that weigh less than this don't together weigh what a nucleus leaves out.
+        likely = np.flatnonzero(weights >= (1 - share) * total / len(weights))
+        least = _least(weights[likely], share * total)
+        nucleus = likely if least is None else likely[weights[likely] >= least]
+        return int(nucleus[_draw_place(weights[nucleus], random)])
+
+    def _first_id(self, place: int) -> int:
+        """Of a token of the columns that are looked at first."""
+        column, line = divmod(place, LINES)
+        return int(self._order[column]) + line * len(self._order)
+
+
+def _weights(logits: Array, highest: np.float32, temperature: float) -> Array:
     """Probabilities relative to the likeliest's, which has 1."""
-    scaled = (logits - np.float32(highest)).astype(np.float64)
-    scaled /= temperature
+    scaled = (logits - highest) * np.float32(1 / temperature)
     weights: Array = np.exp(scaled, out=scaled)
     return weights
 
 
-def _place(sums: Array, random: float, rest: float = 0.0) -> int | None:
-    """Where the random number falls in running sums; None: it depends on how much of `rest` there is."""
-    total = float(sums[-1])
-    place = int(np.searchsorted(sums, random * total, side="right"))
-    if rest and place != int(np.searchsorted(sums, random * (total + rest), side="right")):
-        return None
-    return min(place, len(sums) - 1) if not rest else place
+def _running(weights: Array) -> Array:
+    """Their running sums."""
+    return weights.astype(np.float64).cumsum()
 
 
-def _nucleus(weights: Array, share: float, rest: float = 0.0) -> float | None:
-    """The least weight in the smallest set of the likeliest that has this share; None: that depends on `rest`."""
+def _place(running: Array, mass: float) -> int:
+    """Where this mass falls in running sums; never on a weight of 0."""
+    place = int(running.searchsorted(mass, side="right"))
+    return min(place, int(running.searchsorted(running[-1], side="left")))
+
+
+def _draw_place(weights: Array, random: float) -> int:
+    """Where the random number falls in weights."""
+    running = _running(weights)
+    return _place(running, random * float(running[-1]))
+
+
+def _least(weights: Array, mass: float) -> float | None:
+    """The least weight in the smallest set of the largest that has this mass; None: they don't have it."""
     falling = np.sort(weights)[::-1]
-    sums = np.cumsum(falling)
-    total = float(sums[-1])
-    last = int(np.searchsorted(sums, share * total, side="left"))
-    if rest and last != int(np.searchsorted(sums, share * (total + rest), side="left")):
+    running = _running(falling)
+    if not len(running) or running[-1] < mass:
         return None
-    return float(falling[min(last, len(falling) - 1)])
-
-
-def _place_in_nucleus(
-    weights: Array, share: float, random: float, left: tuple[float, float]
-) -> int | None:
-    """As `_place`, among the nucleus; `left` are the sum and the highest that weights elsewhere may have."""
-    rest, highest = left
-    least = _nucleus(weights, share, rest)
-    if least is None or least <= highest:
-        return None
-    return _place(np.cumsum(np.where(weights >= least, weights, 0)), random)
+    return float(falling[running.searchsorted(mass, side="left")])
