@@ -23,6 +23,8 @@ _BEGIN: Headers = (
     (b"grpc-accept-encoding", b"identity"),
 )
 _OK: Headers = ((b"grpc-status", b"0"),)
+# Bytes of one call's answers that wait for the peer; beyond, nothing more should be written or read.
+_MOST_UNSENT = 1024 * 1024
 
 
 class FrontCall:
@@ -37,6 +39,7 @@ class FrontCall:
         "head",
         "headers",
         "is_over",
+        "on_drained",
         "on_gone",
         "reader",
         "started",
@@ -58,6 +61,7 @@ class FrontCall:
         self.arrived = arrived = connection.now
         self.deadline = None if timeout is None else arrived + timeout
         self.on_gone: Callable[[InferplaneError], None] | None = None
+        self.on_drained: Callable[[], None] | None = None
         self.reader: MessageReader | None = None  # while the message comes in pieces
         self.begun = False  # the message is whole and the method has it
         self.started = False  # headers were sent
@@ -109,6 +113,26 @@ class FrontCall:
         self._connection.codec.send_data(self._stream_id, prefix(len(message)) + message)
         self._connection.touch()
 
+    @property
+    def is_clogged(self) -> bool:
+        """Whether the peer does not read its answers; `on_drained` tells when it does again."""
+        if self.is_over or self._connection.codec.unsent_of(self._stream_id) <= _MOST_UNSENT:
+            return False
+        self._connection.clogged.add(self)
+        return True
+
+    def look_again(self) -> None:
+        """Some of the connection's bytes have left: are these among them?"""
+        if self.is_over or not self.is_clogged:
+            self._connection.clogged.discard(self)
+            if not self.is_over:
+                self._tell_drained()
+
+    def _tell_drained(self) -> None:
+        told, self.on_drained = self.on_drained, None
+        if told is not None:
+            told()
+
     def finish(self, trailers: Headers) -> None:
         """End with a status."""
         if self.is_over:
@@ -148,6 +172,8 @@ class FrontCall:
         self._connection.ended(self._stream_id, whole=self.begun)
 
     def _release(self) -> None:
+        if self._connection.clogged:
+            self._connection.clogged.discard(self)
         if self.reader is not None:
             self.reader.release()
             self.reader = None

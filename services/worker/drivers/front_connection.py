@@ -58,7 +58,7 @@ class FrontConnection(asyncio.Protocol):
     def __init__(self, desk: FrontDesk) -> None:
         """Assign only; `connection_made` begins."""
         self.calls: dict[int, FrontCall] = {}
-        self.clogged: set[FrontStreamCall] = set()  # they wait for the peer to read
+        self.clogged: set[FrontCall] = set()  # they wait for the peer to read
         self.now = 0.0  # when the bytes came that are being read, of the monotonic clock
         self.is_paused = False  # the socket's buffer is full
         self._desk = desk
@@ -204,8 +204,8 @@ class FrontConnection(asyncio.Protocol):
         if self.codec.is_over:
             self.close()
         elif self.clogged:
-            for stream in list(self.clogged):
-                stream.look_again()
+            for call in list(self.clogged):
+                call.look_again()
 
     def expire(self, now: float) -> None:
         """End calls whose deadline has passed."""

@@ -13,10 +13,6 @@ from services.worker.ports.call import MessageSink, StreamMethod
 if TYPE_CHECKING:
     from services.worker.drivers.front_connection import FrontConnection
 
-_MOST_UNSENT = (
-    1024 * 1024
-)  # bytes of one stream's answers that wait for the peer; beyond, nothing more is read
-
 
 class FrontStreamCall(FrontCall):
     """StreamCall of `ports.call`.
@@ -86,20 +82,9 @@ class FrontStreamCall(FrontCall):
         except InferplaneError as error:
             self._break_off(error)
 
-    @property
-    def is_clogged(self) -> bool:
-        """Whether the peer does not read its answers; `MessageSink.drained` tells when it does again."""
-        if self.is_over or self._connection.codec.unsent_of(self._stream_id) <= _MOST_UNSENT:
-            return False
-        self._connection.clogged.add(self)
-        return True
-
-    def look_again(self) -> None:
-        """Some of the connection's bytes have left: are these among them?"""
-        if self.is_over or not self.is_clogged:
-            self._connection.clogged.discard(self)
-            if not self.is_over and self._sink is not None:
-                self._sink.drained()
+    def _tell_drained(self) -> None:
+        if self._sink is not None:
+            self._sink.drained()
 
     def _hand_over(self) -> None:
         assert self._sink is not None
@@ -126,6 +111,5 @@ class FrontStreamCall(FrontCall):
         super()._end()
 
     def _release(self) -> None:
-        self._connection.clogged.discard(self)
         self._messages.release()
         super()._release()

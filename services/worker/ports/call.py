@@ -32,6 +32,14 @@ class UnaryCall(Protocol):
 class Call(UnaryCall, Protocol):
     """A call that may also have several answers, and then ends by `finish`."""
 
+    is_over: bool  # it has its status, or nobody waits for it any more
+    on_drained: Callable[[], None] | None  # told once, when a peer that read nothing reads again
+
+    @property
+    def is_clogged(self) -> bool:
+        """Whether the peer does not read its answers; once it does again, `on_drained` is told."""
+        ...
+
     def start(self, initial: Headers = ()) -> None:
         """Send the metadata that comes before messages."""
         ...
@@ -49,12 +57,7 @@ Method = Callable[[Call, bytes], None]  # begins the call with its message; neve
 
 
 class StreamCall(Call, Protocol):
-    """A call whose request is many messages, of which its sink is told."""
-
-    @property
-    def is_clogged(self) -> bool:
-        """Whether the peer does not read its answers; once it does again, the sink is told by `drained`."""
-        ...
+    """A call whose request is many messages, of which its sink is told, as it is by `drained` instead of `on_drained`."""
 
     def pause(self) -> None:
         """Take no more messages until `resume`; the peer is held back."""

@@ -7,12 +7,13 @@ import base64
 import inspect
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from services.rpc.errors import InvalidArgumentError
+from services.rpc.errors import CancelledError, InvalidArgumentError
 from services.rpc.interceptor import known
 from services.worker.domain import call_head
 from services.worker.domain.call_head import Headers
@@ -74,8 +75,9 @@ class _Served:
 
     async def _stream(self, request: Any, context: FrontContext) -> None:
         if inspect.isasyncgenfunction(self._handler.unary_stream):
-            async for answer in self._handler.unary_stream(request, context):
-                await context.write(answer)
+            async with aclosing(self._handler.unary_stream(request, context)) as answers:
+                async for answer in answers:
+                    await context.write(answer)
         else:
             await self._handler.unary_stream(request, context)
         context.end()
@@ -111,9 +113,16 @@ class FrontContext:
         self._trailing = _encoded(metadata)
 
     async def write(self, message: Any) -> None:
-        """One of several answers."""
-        self._call.start(self._initial)
-        self._call.write(self._serialize(message))
+        """One of several answers; returns once there is room for another."""
+        call = self._call
+        call.start(self._initial)
+        call.write(self._serialize(message))
+        if call.is_clogged:
+            drained = asyncio.Event()
+            call.on_drained = drained.set
+            await drained.wait()
+        if call.is_over:
+            raise CancelledError("nobody reads the answers any more")
 
     async def abort(
         self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()
