@@ -23,28 +23,30 @@ class Environments:
     """Below one folder, by peer."""
 
     folder: Path
+    requirements: Path = _REQUIREMENTS  # a file for each peer
 
     def python(self, peer: str) -> Path:
         """The peer's Python, its packages installed; makes what is missing."""
         venv = self.folder / "venvs" / peer
-        stamp = _stamp(peer)
+        pins = self.requirements / f"{peer}.txt"
+        stamp = _stamp(pins)
         if _read(venv / _STAMP) != stamp:
-            _make(venv, _REQUIREMENTS / f"{peer}.txt")
+            _make(venv, pins)
             (venv / _STAMP).write_text(stamp)
         return venv / "bin" / "python"
 
 
-def version(peer: str, package: str) -> str:
+def version(peer: str, package: str, requirements: Path = _REQUIREMENTS) -> str:
     """The pin of a package in a peer's requirements."""
-    for line in (_REQUIREMENTS / f"{peer}.txt").read_text().splitlines():
+    for line in (requirements / f"{peer}.txt").read_text().splitlines():
         name, _, pin = line.partition("==")
         if name.strip().lower() == package.lower():
             return pin.strip()
     return "?"
 
 
-def _stamp(peer: str) -> str:
-    digest = hashlib.sha256((_REQUIREMENTS / f"{peer}.txt").read_bytes()).hexdigest()
+def _stamp(pins: Path) -> str:
+    digest = hashlib.sha256(pins.read_bytes()).hexdigest()
     return f"{sys.version} {digest}\n"
 
 
