@@ -20,6 +20,7 @@ class ModelFile:
     architecture: Architecture
     tensors: Mapping[TensorKey, TensorInfo]
     interleaved: bool  # queries' and keys' rows
+    norm_offset: float = 0.0  # what is added to stored norms
     has_chat_template: bool
 
     @property

@@ -31,13 +31,12 @@ class FileWeights:
 
     file: ModelFile
     exact: bool  # all weights are floats, as stored; otherwise all are quantised
-    norm_offset: float  # added to norms
     plan: ModelPlan
 
     @classmethod
-    def of(cls, file: ModelFile, *, exact: bool, norm_offset: float = 0.0) -> "FileWeights":
+    def of(cls, file: ModelFile, *, exact: bool) -> "FileWeights":
         """Read what the plan needs. Raises LoadError."""
-        return cls(file, exact, norm_offset, _plan(file))
+        return cls(file, exact, _plan(file))
 
     def embedding(self) -> Weights:
         return self._weights(TensorKey(Part.EMBEDDING))
@@ -103,7 +102,7 @@ class FileWeights:
         return self._vector(key) if key in self.file.tensors else None
 
     def _vector(self, key: TensorKey) -> Array:
-        offset = self.norm_offset if key.part in _NORMS else 0.0
+        offset = self.file.norm_offset if key.part in _NORMS else 0.0
         return read_vector(self.file.tensors[key]) + np.float32(offset)
 
     def _weights(self, key: TensorKey) -> Weights:
