@@ -11,10 +11,13 @@ class StepFacts:
     """One step. Times in seconds."""
 
     requests: int  # texts that it computed something of
-    prompt_tokens: int  # computed: pieces of prompts, and what was computed again after a preemption
+    prompt_tokens: int  # computed of prompts, and again of texts that were preempted
     generated_tokens: int  # chosen
     seconds: float  # of the runner
-    own_seconds: float  # of scheduling, sampling and text, since the runner's last step or since work came
+    own_seconds: float  # of scheduling, sampling and text
+    waiting: int = 0  # texts that it left waiting
+    running: int = 0  # texts that held blocks
+    slots: int = 0  # texts that may run at once
     preemptions: int = 0  # texts that gave up their blocks for it
     prefix_queries: int = 0  # tokens of prompts that were looked up in the cache when they began
     prefix_hits: int = 0  # of them, found
