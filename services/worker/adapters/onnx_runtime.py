@@ -27,4 +27,15 @@ ERRORS: tuple[type[Exception], ...] = (
     MemoryError,
 )
 
-__all__ = ["ERRORS", "onnxruntime", "runtime_state"]
+_MOST_TEXT = 400  # characters of the runtime's own text that callers see
+
+
+def reason_of(error: Exception) -> str:
+    """The runtime's text without its prefix; kept short, one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if text.startswith("[ONNXRuntimeError]"):
+        text = text.split(" : ", 3)[-1]
+    return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + "…"
+
+
+__all__ = ["ERRORS", "onnxruntime", "reason_of", "runtime_state"]

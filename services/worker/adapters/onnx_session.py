@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from services.rpc.errors import InferplaneError, InvalidArgumentError, ResourceExhaustedError
-from services.worker.adapters.onnx_runtime import ERRORS, onnxruntime
+from services.worker.adapters.onnx_runtime import ERRORS, onnxruntime, reason_of
 from services.worker.adapters.runtime_memory import RuntimeMemory, is_memory
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.contents import Array
@@ -35,7 +35,6 @@ _DATATYPES = {
 }
 _ONNX_BFLOAT16 = 16  # onnx.TensorProto.BFLOAT16
 _AFFINITIES = "session.intra_op_thread_affinities"
-_MOST_TEXT = 400  # characters of the runtime's own text that callers see
 
 
 class OnnxSession:
@@ -116,7 +115,7 @@ class OnnxSessionLoader:
             if is_memory(error):
                 raise LoadError("loading it needs more memory than there is") from error
             # Where the files lie on this machine is nobody's business who asks why it fails.
-            reason = _text(error).replace(f"{folder}/", "")
+            reason = reason_of(error).replace(f"{folder}/", "")
             raise LoadError(f"ONNX Runtime cannot load it: {reason}") from error
         loaded = Signature(
             _specs("input", session.get_inputs()), _specs("output", session.get_outputs())
@@ -169,14 +168,6 @@ def _from_value(value: Any) -> Array:
     return bits.view(BF16.dtype)
 
 
-def _text(error: Exception) -> str:
-    """The runtime's text without its prefix; kept short, one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    if text.startswith("[ONNXRuntimeError]"):
-        text = text.split(" : ", 3)[-1]
-    return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + "…"
-
-
 def _run_error(error: Exception) -> InferplaneError:
     """A version that is READY has answered its example: what fails now fails because of this input."""
     if is_memory(error):
@@ -184,5 +175,5 @@ def _run_error(error: Exception) -> InferplaneError:
             "the model needs more memory for these inputs than there is", reason="OUT_OF_MEMORY"
         )
     return InvalidArgumentError(
-        f"the model refused these inputs: {_text(error)}", reason="MODEL_REFUSED_INPUTS"
+        f"the model refused these inputs: {reason_of(error)}", reason="MODEL_REFUSED_INPUTS"
     )

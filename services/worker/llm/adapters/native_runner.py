@@ -1,0 +1,109 @@
+"""Steps of a graph of our own operators: flat tokens, and one cache of blocks for all layers."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from services.worker.domain.load_state import LoadError
+from services.worker.llm.adapters.cache_memory import CacheMemory
+from services.worker.llm.adapters.graph_names import (
+    BLOCK_SIZE,
+    BLOCKS,
+    CACHE,
+    IDS,
+    LOGITS,
+    PAST,
+    ROWS,
+    STARTS,
+)
+from services.worker.llm.adapters.graph_session import (
+    GraphSession,
+    LogitsRoom,
+    SessionSettings,
+    bind_input,
+    bind_output,
+)
+from services.worker.llm.domain.engine_settings import EngineSettings
+from services.worker.llm.domain.model_shape import ModelShape
+from services.worker.llm.domain.step import Array, RunnerCapacity, StepInput
+
+# Named as in StepInput.
+_INPUTS = (
+    (IDS, np.int64),
+    (STARTS, np.int32),
+    (PAST, np.int32),
+    (BLOCKS, np.int32),
+    (ROWS, np.int64),
+)
+
+
+class NativeRunner:
+    """Runner of the operators in `native/`."""
+
+    def __init__(
+        self,
+        graph: Path,
+        shape: ModelShape,
+        settings: EngineSettings,
+        session: SessionSettings,
+        cache_dtype: Any = np.float16,
+    ) -> None:
+        """Load the graph and take the cache. Raises LoadError."""
+        self._capacity = _capacity(shape, settings, cache_dtype)
+        block = BLOCK_SIZE * shape.head_size
+        cache_shape = (shape.layers, 2, self._capacity.blocks, shape.kv_heads, block)
+        size = math.prod(cache_shape) * np.dtype(cache_dtype).itemsize
+        self._cache: Array | None = CacheMemory(size).array(cache_dtype, cache_shape)
+        self._session: GraphSession | None = GraphSession(graph, session)
+        self._binding = self._session.binding()
+        bind_input(self._binding, CACHE, self._cache)
+        self._logits = LogitsRoom(self._capacity.max_requests, shape.vocabulary_size)
+
+    @property
+    def capacity(self) -> RunnerCapacity:
+        return self._capacity
+
+    def step(self, step: StepInput) -> Array:
+        """Logits of the wanted rows."""
+        assert self._session is not None, "the runner is closed"
+        kept = [
+            np.ascontiguousarray(getattr(step, name), dtype) for name, dtype in _INPUTS
+        ]  # until the run is over
+        for (name, _), array in zip(_INPUTS, kept, strict=True):
+            bind_input(self._binding, name, array)
+        logits = self._logits.rows(len(step.rows))
+        bind_output(self._binding, LOGITS, logits)
+        self._session.run(self._binding)
+        return logits
+
+    def close(self) -> None:
+        """Give memory back."""
+        self._binding = None
+        self._session = None
+        self._cache = None
+
+
+def _capacity(shape: ModelShape, settings: EngineSettings, cache_dtype: Any) -> RunnerCapacity:
+    token = 2 * shape.layers * shape.kv_heads * shape.head_size * np.dtype(cache_dtype).itemsize
+    context = context_of(shape, settings)
+    blocks = settings.kv_cache_bytes // (token * BLOCK_SIZE)
+    if not blocks:
+        raise LoadError(
+            f"kv_cache_bytes is {settings.kv_cache_bytes}: not one block of {BLOCK_SIZE} tokens fits, which"
+            f" takes {token * BLOCK_SIZE} bytes; a request of {context} tokens takes {token * context}"
+        )
+    return RunnerCapacity(
+        blocks=blocks,
+        block_size=BLOCK_SIZE,
+        max_tokens=settings.max_step_tokens,
+        max_requests=settings.max_running_requests,
+        max_blocks=-(-context // BLOCK_SIZE),
+        vocabulary_size=shape.vocabulary_size,
+    )
+
+
+def context_of(shape: ModelShape, settings: EngineSettings) -> int:
+    """Tokens of prompt and answer together."""
+    return min(settings.context_length or shape.context_length, shape.context_length)

@@ -1,0 +1,135 @@
+"""Steps of a graph of ONNX Runtime's own operators: each request has a slot that holds its whole context."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from services.worker.domain.load_state import LoadError
+from services.worker.llm.adapters.cache_memory import CacheMemory
+from services.worker.llm.adapters.graph_names import (
+    IDS,
+    LAST_PLACES,
+    LENGTHS,
+    LOGITS,
+    MOST_TOKENS,
+    ROWS,
+    cache_names,
+)
+from services.worker.llm.adapters.graph_session import (
+    GraphSession,
+    LogitsRoom,
+    SessionSettings,
+    bind_input,
+    bind_output,
+)
+from services.worker.llm.domain.engine_settings import EngineSettings
+from services.worker.llm.domain.model_shape import ModelShape
+from services.worker.llm.domain.slot_runs import SlotRun, SlotRuns
+from services.worker.llm.domain.step import Array, RunnerCapacity, StepInput
+
+_WANTED_SLOTS = 4  # rather than fewer, slots hold less than the model's context
+
+
+class PortableRunner:
+    """Runner of slots."""
+
+    def __init__(
+        self, graph: Path, shape: ModelShape, settings: EngineSettings, session: SessionSettings
+    ) -> None:
+        """Load the graph and take the cache. Raises LoadError."""
+        self._capacity = _capacity(shape, settings)
+        slots, length = self._capacity.blocks, self._capacity.block_size
+        cache_shape = (slots, shape.kv_heads, length, shape.head_size)
+        memory = CacheMemory(2 * shape.layers * math.prod(cache_shape) * 4)
+        self._caches = [
+            (names, memory.array(np.float32, cache_shape))
+            for layer in range(shape.layers)
+            for names in cache_names(layer)
+        ]
+        self._session: GraphSession | None = GraphSession(graph, session)
+        self._runs = SlotRuns()
+        self._bindings: dict[tuple[int, int], Any] = {}
+        # One row more: a run whose logits nobody wants computes one all the same.
+        self._logits = LogitsRoom(self._capacity.max_requests + 1, shape.vocabulary_size)
+
+    @property
+    def capacity(self) -> RunnerCapacity:
+        return self._capacity
+
+    def step(self, step: StepInput) -> Array:
+        """Logits of the wanted rows."""
+        wanted = len(step.rows)
+        logits = self._logits.rows(wanted + 1)
+        order: list[Array] = []
+        done = 0
+        for run in self._runs.of(step):
+            count = len(run.rows)
+            self._compute(run, logits[done : done + max(count, 1)])
+            order.append(run.answers)
+            done += count
+        places = np.concatenate(order) if order else np.empty(0, np.int64)
+        if np.array_equal(places, np.arange(wanted)):
+            return logits[:wanted]
+        answers = np.empty_like(logits[:wanted])
+        answers[places] = logits[:wanted]
+        return answers
+
+    def _compute(self, run: SlotRun, logits: Array) -> None:
+        assert self._session is not None, "the runner is closed"
+        binding = self._binding(run.first, len(run.past))
+        # The runtime counts a request's tokens less one; one that idles counts as if it had one.
+        last = np.maximum(run.past + run.lengths - 1, 0).astype(np.int32)
+        most = np.array(max(int(last.max()) + 1, run.ids.shape[1]), np.int32)
+        rows = run.rows if len(run.rows) else np.zeros(1, np.int64)
+        inputs = {
+            IDS: run.ids,
+            LAST_PLACES: last,
+            MOST_TOKENS: most,
+            LENGTHS: run.lengths,
+            ROWS: rows,
+        }
+        for name, array in inputs.items():
+            bind_input(binding, name, array)
+        bind_output(binding, LOGITS, logits)
+        self._session.run(binding)
+
+    def _binding(self, first: int, count: int) -> Any:
+        """Bound to a range of slots; kept, since there are two names of two arrays in each layer."""
+        assert self._session is not None, "the runner is closed"
+        found = self._bindings.get((first, count))
+        if found is None:
+            found = self._bindings[first, count] = self._session.binding()
+            for (past, written), cache in self._caches:
+                part = cache[first : first + count]
+                bind_input(found, past, part)
+                bind_output(found, written, part)
+        return found
+
+    def close(self) -> None:
+        """Give memory back."""
+        self._bindings.clear()
+        self._session = None
+        self._caches.clear()
+
+
+def _capacity(shape: ModelShape, settings: EngineSettings) -> RunnerCapacity:
+    token = 2 * shape.layers * shape.kv_heads * shape.head_size * 4
+    context = min(settings.context_length or shape.context_length, shape.context_length)
+    tokens = settings.kv_cache_bytes // token
+    length = min(context, max(tokens // _WANTED_SLOTS, 1))
+    slots = min(tokens // length, settings.max_running_requests)
+    if not slots:
+        raise LoadError(
+            f"kv_cache_bytes is {settings.kv_cache_bytes}: not one token fits, which takes {token} bytes"
+        )
+    return RunnerCapacity(
+        blocks=slots,
+        block_size=length,
+        max_tokens=settings.max_step_tokens,
+        max_requests=settings.max_running_requests,
+        max_blocks=1,
+        vocabulary_size=shape.vocabulary_size,
+        slots=True,
+    )
