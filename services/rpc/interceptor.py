@@ -8,7 +8,7 @@ from __future__ import annotations  # the stubs are generic, the classes are not
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NoReturn
 
 import grpc
@@ -95,11 +95,15 @@ def _violations(error: InferplaneError, room: int) -> error_details_pb2.BadReque
     return found
 
 
-async def abort(context: grpc.aio.ServicerContext[Any, Any], error: InferplaneError) -> NoReturn:
-    """End the call with the error's status and details."""
+async def abort(
+    context: grpc.aio.ServicerContext[Any, Any],
+    error: InferplaneError,
+    trailing: Sequence[tuple[str, str]] = (),
+) -> NoReturn:
+    """End the call with the error's status and details, and what else is to be told with it."""
     status = to_status(error)
-    trailer = ((DETAILS_KEY, status.SerializeToString()),)
-    await context.abort(code_of(error), status.message, trailing_metadata=trailer)
+    trailers = ((DETAILS_KEY, status.SerializeToString()), *trailing)
+    await context.abort(code_of(error), status.message, trailing_metadata=trailers)
     raise AssertionError("abort returned")
 
 

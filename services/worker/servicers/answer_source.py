@@ -1,10 +1,11 @@
 """What every servicer of inferences answers from."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from services.rpc.errors import ResourceExhaustedError
 from services.worker.drivers.roster import Roster
+from services.worker.servicers.text_answer import ReaderBounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,9 @@ class AnswerSource:
     is_ready: Callable[[], bool]  # whether the worker takes calls and is to stay
     release: str
     max_message_bytes: int
+    reader: ReaderBounds = field(
+        default_factory=ReaderBounds
+    )  # of answers that are sent as they are made
 
     def check_size(self, size: int) -> None:
         """An answer beyond the limit is refused with the limit named. Raises ResourceExhaustedError."""

@@ -1,0 +1,165 @@
+"""The answer to a call for text while it is written: kept until the caller takes it, and ended with the call."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
+
+from services.rpc.errors import CancelledError, InferplaneError, ResourceExhaustedError
+from services.worker.drivers.served_text import ServedText
+from services.worker.llm.domain.generation import (
+    GenerationRequest,
+    Piece,
+    RequestId,
+    Summary,
+    Update,
+)
+
+_TOKEN_BYTES = 32  # what a token without text is taken for
+_LOGPROB_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderBounds:
+    """A reader who lets more wait, or takes nothing for longer, is taken for gone."""
+
+    seconds: float = 60.0
+    size: int = 1024**2  # bytes, roughly
+
+
+class TextAnswer:
+    """Of one call, which may be several requests; a context manager: what still runs at its exit is aborted.
+
+    One event loop only. What comes while the caller is busy with what came before is joined to one update.
+    """
+
+    def __init__(self, served: ServedText, bounds: ReaderBounds) -> None:
+        """Assign only."""
+        self._served = served
+        self._bounds = bounds
+        self._running: dict[int, RequestId] = {}  # by number of the request
+        self._waiting: list[Piece] = []
+        self._size = 0  # of what waits
+        self._away: float | None = None  # since when the caller is busy with what it took
+        self._summaries: list[Summary] = []
+        self._error: InferplaneError | None = None
+        self._more = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        """The call begins."""
+        self.arrived = self._served.begin()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._abort(CancelledError("the call has ended"))
+        self._served.end(self.arrived, error)
+
+    def begin(self, requests: Sequence[GenerationRequest]) -> None:
+        """Ask the engine, all of these or none. Raises as `TextEngine.submit`."""
+        first = 0
+        for number, request in enumerate(requests):
+            take = partial(self._take, number, first)
+            self._running[number] = self._served.engine.submit(request, take)
+            first += request.sampling.n
+
+    async def next(self) -> Update:
+        """What was written since the last time; the last one has the summary. Raises the error that ended it."""
+        self._away = None
+        while not self._waiting and self._error is None and self._running:
+            self._more.clear()
+            await self._more.wait()
+        if self._error is not None and not self._waiting:
+            raise self._error
+        pieces, self._waiting, self._size = joined(self._waiting), [], 0
+        self._away = time.monotonic()
+        if self._running or self._error is not None:
+            return Update(pieces)
+        return Update(pieces, _together(self._summaries))
+
+    async def whole(self) -> Update:
+        """All of it at once."""
+        pieces: list[Piece] = []
+        while True:
+            update = await self.next()
+            pieces += update.pieces
+            if update.summary is not None:
+                return Update(joined(pieces), update.summary)
+
+    def _take(self, number: int, first: int, update: Update) -> None:
+        if number not in self._running:
+            return
+        for piece in update.pieces:
+            self._waiting.append(replace(piece, index=first + piece.index) if first else piece)
+            self._size += _size(piece)
+        if update.error is not None:
+            del self._running[number]
+            self._abort(update.error)
+        elif update.summary is not None:
+            del self._running[number]
+            self._summaries.append(update.summary)
+        elif self._away is not None and self._is_stalled(time.monotonic() - self._away):
+            self._waiting.clear()
+            self._abort(_unread(self._bounds))
+        self._more.set()
+
+    def _is_stalled(self, seconds: float) -> bool:
+        return seconds > self._bounds.seconds or self._size > self._bounds.size
+
+    def _abort(self, why: InferplaneError) -> None:
+        self._error = self._error or why
+        running, self._running = self._running, {}
+        for request in running.values():
+            self._served.engine.abort(request)
+
+
+def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """One piece for each index, in the order in which they began."""
+    by_index: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        by_index.setdefault(piece.index, []).append(piece)
+    return tuple(of if not rest else _join([of, *rest]) for of, *rest in by_index.values())
+
+
+def _join(pieces: Sequence[Piece]) -> Piece:
+    return Piece(
+        index=pieces[0].index,
+        text="".join(piece.text for piece in pieces),
+        token_ids=tuple(token for piece in pieces for token in piece.token_ids),
+        logprobs=tuple(logprob for piece in pieces for logprob in piece.logprobs),
+        finish_reason=pieces[-1].finish_reason,
+        stop_text=pieces[-1].stop_text,
+    )
+
+
+def _size(piece: Piece) -> int:
+    told = sum(_LOGPROB_BYTES * (1 + len(logprob.top)) for logprob in piece.logprobs)
+    return len(piece.text) + _TOKEN_BYTES * len(piece.token_ids) + told
+
+
+def _together(summaries: Sequence[Summary]) -> Summary:
+    """Of several requests: counts add up, of times the longest counts."""
+    if len(summaries) == 1:
+        return summaries[0]
+    return Summary(
+        prompt_tokens=sum(s.prompt_tokens for s in summaries),
+        completion_tokens=sum(s.completion_tokens for s in summaries),
+        cached_prompt_tokens=sum(s.cached_prompt_tokens for s in summaries),
+        queue_seconds=max((s.queue_seconds or 0.0 for s in summaries), default=None),
+        first_token_seconds=max((s.first_token_seconds or 0.0 for s in summaries), default=None),
+        per_token_seconds=max((s.per_token_seconds or 0.0 for s in summaries), default=None),
+        total_seconds=max((s.total_seconds for s in summaries), default=0.0),
+        preemptions=sum(s.preemptions for s in summaries),
+    )
+
+
+def _unread(bounds: ReaderBounds) -> ResourceExhaustedError:
+    return ResourceExhaustedError(
+        f"the answer was not read for {bounds.seconds:g} s, or {bounds.size} bytes of it waited;"
+        " allowed: less",
+        reason="ANSWERS_NOT_READ",
+        metadata={"seconds": f"{bounds.seconds:g}", "bytes": str(bounds.size)},
+    )
