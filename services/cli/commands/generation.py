@@ -134,29 +134,26 @@ def generate(
     from services.cli.adapters.generation import GenerationCall, sampling_settings
     from services.cli.domain.reference import parse_endpoint_reference
 
-    given = {
-        "max_tokens": max_tokens,
-        "min_tokens": min_tokens,
+    lengths = {"max_tokens": max_tokens, "min_tokens": min_tokens, "n": n}
+    choice = {
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
         "min_p": min_p,
+        "seed": seed,
+    }
+    penalties = {
         "repetition_penalty": repetition_penalty,
         "presence_penalty": presence_penalty,
         "frequency_penalty": frequency_penalty,
-        "seed": seed,
-        "stop": stop,
-        "stop_token_ids": stop_token_ids,
-        "ignore_eos": ignore_eos or None,
-        "n": n,
-        "logprobs": logprobs or bool(top_logprobs) or None,
-        "top_logprobs": top_logprobs,
     }
+    ends = {"stop": stop, "stop_token_ids": stop_token_ids, "ignore_eos": ignore_eos or None}
+    told = {"logprobs": logprobs or bool(top_logprobs) or None, "top_logprobs": top_logprobs}
     call = GenerationCall(
         endpoint=parse_endpoint_reference(endpoint),
         version=version,
         prompt=_prompt(prompt, system, as_question=chat or system is not None),
-        sampling=sampling_settings(given, "sampling"),
+        sampling=sampling_settings({**lengths, **choice, **penalties, **ends, **told}, "sampling"),
         priority=priority,
         seconds=timeout,
     )

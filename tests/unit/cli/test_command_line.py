@@ -41,6 +41,7 @@ def test_commands_are_those_promised() -> None:
     """The commands of the product's description."""
     assert {path.removeprefix("inferplane ") for path in _COMMANDS} == {
         "demo", "up", "down", "status", "logs", "worker", "version", "deploy", "undeploy", "infer", "tune",
+        "generate", "chat",
         "models push", "models pull", "models list", "models get", "models delete",
         "aliases set", "aliases list", "aliases delete", "traffic set",
         "endpoints apply", "endpoints list", "endpoints get", "endpoints delete",
