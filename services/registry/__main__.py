@@ -32,7 +32,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from services.registry.adapters import state_lock
 from services.registry.adapters.disk_blob_store import DiskBlobStore
 from services.registry.adapters.memory_store import MemoryStore
-from services.registry.adapters.onnx_inspector import OnnxInspector
+from services.registry.adapters.probe_inspector import ProbeInspector
 from services.registry.adapters.router_routes import RouterRoutes
 from services.registry.adapters.sql_store import SqlStore
 from services.registry.adapters.state_metrics import StateMetrics
@@ -175,7 +175,7 @@ def build(
     """Put the parts together."""
     clock = SystemClock()
     reaper = BlobReaper(store, blobs)
-    versions = Versions(store, blobs, reaper, OnnxInspector(seconds=settings.inspect_seconds))
+    versions = Versions(store, blobs, reaper, ProbeInspector(seconds=settings.inspect_seconds))
     leases = Leases(clock)
     ttl = timedelta(seconds=settings.upload_ttl_seconds)
     return Parts(

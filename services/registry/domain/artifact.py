@@ -15,6 +15,8 @@ PATH_RULE = (
     "a relative path with '/', without empty, '.' or '..' segments, NUL or backslash,"
     f" at most {MAX_PATH_BYTES} bytes"
 )
+_ENDINGS = {Format.ONNX: ".onnx", Format.GGUF: ".gguf"}
+_CONFIG = "config.json"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _EMPTY_SHA256 = hashlib.sha256().hexdigest()
 
@@ -38,9 +40,11 @@ def artifact_digest(files: Iterable[ArtifactFile]) -> str:
     return digest.hexdigest()
 
 
-def model_file(files: Iterable[ArtifactFile]) -> ArtifactFile:
-    """The one ONNX file of a checked artifact."""
-    (found,) = (file for file in files if file.path.endswith(".onnx"))
+def model_path(paths: Iterable[str], kind: Format) -> str:
+    """The file of a checked artifact that the others belong to."""
+    if kind is Format.SAFETENSORS:
+        return _CONFIG
+    (found,) = (path for path in paths if path.endswith(_ENDINGS[kind]))
     return found
 
 
@@ -54,14 +58,37 @@ def check_files(
     for index, file in enumerate(files):
         _check_file(violations, f"files[{index}]", file, max_file_bytes)
     _check_distinct(violations, files)
-    onnx = [file.path for file in files if file.path.endswith(".onnx")]
-    if kind is Format.ONNX and len(onnx) != 1:
-        given = ", ".join(shown(path) for path in sorted(onnx)[:5]) or "none"
+    paths = sorted(file.path for file in files)
+    if kind is Format.SAFETENSORS:
+        _check_transformers(violations, paths)
+    elif kind is not None:
+        _check_one_model(violations, paths, kind)
+    return tuple(sorted(files))
+
+
+def _check_one_model(violations: Violations, paths: Sequence[str], kind: Format) -> None:
+    ending = _ENDINGS[kind]
+    models = [path for path in paths if path.endswith(ending)]
+    if len(models) != 1:
+        given = ", ".join(shown(path) for path in models[:5]) or "none"
+        others = "and external data" if kind is Format.ONNX else "and no other files"
         violations.add(
             "files",
-            f"{len(onnx)} files end in '.onnx' ({given}); allowed: exactly one, and external data",
+            f"{len(models)} files end in '{ending}' ({given}); allowed: exactly one, {others}",
         )
-    return tuple(sorted(files))
+    elif kind is Format.GGUF and len(paths) > 1:
+        other = next(path for path in paths if path != models[0])
+        violations.add("files", f"{shown(other)} beside {shown(models[0])}; allowed: one file")
+
+
+def _check_transformers(violations: Violations, paths: Sequence[str]) -> None:
+    for name in (_CONFIG, "tokenizer.json"):
+        violations.require(name in paths, "files", f"no '{name}'; allowed: models that have it")
+    violations.require(
+        any(path.endswith(".safetensors") for path in paths),
+        "files",
+        "none ends in '.safetensors'; allowed: at least one",
+    )
 
 
 def _check_file(violations: Violations, field: str, file: ArtifactFile, most: int) -> None:

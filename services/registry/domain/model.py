@@ -21,6 +21,13 @@ class Format(Enum):
     """Format of an artifact."""
 
     ONNX = "ONNX"
+    GGUF = "GGUF"
+    SAFETENSORS = "SAFETENSORS"
+
+    @property
+    def is_language(self) -> bool:
+        """Whether artifacts are language models, which take and give text instead of tensors."""
+        return self is not Format.ONNX
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,12 +61,26 @@ class TensorSpec:
     shape: tuple[int, ...]  # -1: any size
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageModel:
+    """What a language model is, from its own file."""
+
+    architecture: str  # as the file says it
+    parameter_count: int
+    context_length: int  # tokens of prompt and answer together
+    vocabulary_size: int
+    layer_count: int
+    precision: str  # how most weights are stored
+    has_chat_template: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a model takes and gives."""
+    """What a model takes and gives: tensors, or text."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    language_model: LanguageModel | None = None  # set: text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +114,7 @@ class ModelVersion:
     tuning: VersionTuning | None = None  # None: nothing measured yet
     # Asked for, whatever the settings say; over once there is a tuning.
     measuring_wanted: bool = False
+    language_model: LanguageModel | None = None  # None: none, or not read yet
     etag: str = ""
 
 

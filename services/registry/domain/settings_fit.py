@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from services.registry.domain.format_rules import check_generation_fit
 from services.registry.domain.model import Signature, TensorSpec
 from services.registry.domain.version_settings import (
     BatchAxis,
@@ -19,8 +20,10 @@ _LARGEST_FLOAT = {"FP16": 65504.0, "BF16": 3.3895e38, "FP32": 3.4028235e38, "FP6
 
 
 def check_fit(settings: VersionSettings, signature: Signature) -> None:
-    """Refuse settings that name tensors or axes that are not there. All violations at once."""
+    """Refuse settings that name tensors or axes that are not there, or ask for more than a model has. All at once."""
     violations = Violations()
+    if signature.language_model is not None and settings.generation is not None:
+        check_generation_fit(violations, settings.generation, signature.language_model)
     inputs = {spec.name: spec for spec in signature.inputs}
     outputs = {spec.name: spec for spec in signature.outputs}
     if settings.batch_axis is BatchAxis.FIRST:

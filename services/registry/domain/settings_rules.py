@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from services.registry.domain.fields import check_range
+from services.registry.domain.generation_rules import check_generation
 from services.registry.domain.version_settings import (
     BatchAxis,
     PaddedInput,
@@ -49,6 +50,8 @@ _RANGES = (
 
 def check_settings(violations: Violations, settings: VersionSettings) -> VersionSettings:
     """Settings within their ranges that don't contradict each other."""
+    if settings.generation is not None:
+        check_generation(violations, settings.generation)
     for field, most in _RANGES:
         check_range(violations, f"settings.{field}", getattr(settings, field), most)
     check_range(

@@ -25,6 +25,21 @@ class TuningMode(Enum):
     AUTO = "AUTO"
 
 
+class PrefixCacheMode(Enum):
+    """Whether prompts' computed blocks are kept."""
+
+    ON = "ON"
+    OFF = "OFF"
+
+
+class GenerationTarget(Enum):
+    """What the graph of a language model is made for."""
+
+    NATIVE = "NATIVE"
+    PORTABLE = "PORTABLE"
+    CUDA = "CUDA"
+
+
 @dataclass(frozen=True, slots=True)
 class PaddedInput:
     """An axis of an input that is padded at its end, to the longest in the batch."""
@@ -71,6 +86,21 @@ class SequenceSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSettings:
+    """How a language model is run."""
+
+    kv_cache_bytes: int = 0
+    max_running_requests: int = 0
+    max_step_tokens: int = 0
+    max_queue_requests: int = 0
+    context_length: int = 0  # tokens of prompt and answer together
+    max_output_tokens: int = 0  # of all answers of one request
+    prefix_cache: PrefixCacheMode | None = None
+    max_tenant_percent: int = 0
+    target: GenerationTarget | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionSettings:
     """How a version is run."""
 
@@ -93,3 +123,4 @@ class VersionSettings:
     tuning_mode: TuningMode | None = None
     response_cache: ResponseCacheSettings | None = None
     sequence: SequenceSettings | None = None
+    generation: GenerationSettings | None = None  # of language models only

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from services.registry.domain.artifact import artifact_digest, check_files
 from services.registry.domain.fields import check_tags
+from services.registry.domain.format_rules import check_kind
 from services.registry.domain.model import (
     ArtifactFile,
     Format,
@@ -20,6 +21,8 @@ from services.registry.ports.clock import Clock
 from services.registry.ports.store import Store, Transaction
 from services.rpc.errors import AlreadyExistsError
 from services.rpc.names import VersionName
+
+_FORMATS = ", ".join(f"FORMAT_{kind.value}" for kind in Format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,9 @@ class Declarations:
         check_settings(violations, declaration.settings)
         lineage = check_tags(violations, "lineage", declaration.lineage)
         if declaration.format is None:
-            violations.add("format", "is not set; allowed: FORMAT_ONNX")
+            violations.add("format", f"is not set; allowed: {_FORMATS}")
+        else:
+            check_kind(violations, declaration.settings, declaration.format)
         violations.raise_if_any()
         assert declaration.format is not None
         now = self._clock.now()

@@ -7,7 +7,7 @@ from services.registry.domain.references import check_ready
 from services.registry.domain.tuning import VersionTuning, check_tuning
 from services.registry.drivers.lookup import existing
 from services.registry.ports.store import Store, Transaction
-from services.rpc.errors import InvalidArgumentError
+from services.rpc.errors import FailedPreconditionError, InvalidArgumentError
 from services.rpc.names import VersionName
 
 
@@ -38,6 +38,12 @@ class Tunings:
         async def work(transaction: Transaction) -> ModelVersion:
             version = await existing(transaction, ModelVersion, name)
             check_ready("name", version)
+            if version.format.is_language and (order.measure or order.tuning is not None):
+                raise FailedPreconditionError(
+                    f"{version.name} is a language model; allowed: versions that take tensors",
+                    reason="LANGUAGE_MODEL",
+                    metadata={"resource": str(version.name)},
+                )
             if order.only_if_unset and version.tuning is not None:
                 return version
             changed = replace(version, tuning=order.tuning, measuring_wanted=order.measure)

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from services.registry.domain.artifact import model_file
 from services.registry.domain.catalog import Name
 from services.registry.domain.model import (
     BlobId,
@@ -67,7 +66,7 @@ class Versions:
             for file in version.files
         }
         try:
-            signature = await self._inspector.inspect(model_file(version.files).path, stored)
+            signature = await self._inspector.inspect(version.format, stored)
         except InvalidArgumentError:
             # Declared anew or deleted meanwhile, it's left to whoever did that.
             with suppress(AbortedError, NotFoundError):
@@ -110,6 +109,7 @@ class Versions:
                     state=VersionState.READY,
                     inputs=signature.inputs,
                     outputs=signature.outputs,
+                    language_model=signature.language_model,
                 )
             )
 

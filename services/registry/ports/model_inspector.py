@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from services.registry.domain.model import Signature
+from services.registry.domain.model import Format, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class StoredFile:
 class ModelInspector(Protocol):
     """Judges an artifact without running it, whatever its bytes are."""
 
-    async def inspect(self, model: str, files: Mapping[str, StoredFile]) -> Signature:
-        """The signature of the model file `model` among the artifact's `files`, by path.
+    async def inspect(self, kind: Format, files: Mapping[str, StoredFile]) -> Signature:
+        """The signature of an artifact of this kind, whose `files` are given by their paths in it.
 
         InvalidArgumentError with reason MODEL_INVALID says what is wrong with which file.
         """

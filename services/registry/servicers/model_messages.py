@@ -8,6 +8,7 @@ from services.registry.domain.model import (
     Alias,
     ArtifactFile,
     Format,
+    LanguageModel,
     Model,
     ModelVersion,
     TensorSpec,
@@ -25,7 +26,11 @@ _STATES: Mapping[VersionState, model_pb2.VersionState.ValueType] = {
     VersionState.UPLOADING: model_pb2.VERSION_STATE_UPLOADING,
     VersionState.READY: model_pb2.VERSION_STATE_READY,
 }
-_FORMATS: Mapping[Format, model_pb2.Format.ValueType] = {Format.ONNX: model_pb2.FORMAT_ONNX}
+_FORMATS: Mapping[Format, model_pb2.Format.ValueType] = {
+    Format.ONNX: model_pb2.FORMAT_ONNX,
+    Format.GGUF: model_pb2.FORMAT_GGUF,
+    Format.SAFETENSORS: model_pb2.FORMAT_SAFETENSORS,
+}
 _FORMATS_READ = {value: key for key, value in _FORMATS.items()}
 
 
@@ -61,6 +66,21 @@ def version_message(version: ModelVersion) -> model_pb2.ModelVersion:
         etag=version.etag,
         tuning=None if version.tuning is None else tuning_message(version.tuning),
         measuring_wanted=version.measuring_wanted,
+        language_model=_language_message(version.language_model),
+    )
+
+
+def _language_message(model: LanguageModel | None) -> model_pb2.LanguageModel | None:
+    if model is None:
+        return None
+    return model_pb2.LanguageModel(
+        architecture=model.architecture,
+        parameter_count=model.parameter_count,
+        context_length=model.context_length,
+        vocabulary_size=model.vocabulary_size,
+        layer_count=model.layer_count,
+        precision=model.precision,
+        has_chat_template=model.has_chat_template,
     )
 
 

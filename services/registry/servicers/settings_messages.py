@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from enum import Enum
-from typing import TypeVar
 
 from inferplane.registry.v1 import model_pb2 as pb
 
@@ -20,9 +18,9 @@ from services.registry.domain.version_settings import (
     VersionSettings,
 )
 from services.registry.domain.violations import Violations
+from services.registry.servicers.enum_messages import read_enum
+from services.registry.servicers.generation_messages import generation_message, read_generation
 from services.registry.servicers.times import moment, timestamp
-
-E = TypeVar("E", bound=Enum)
 
 _OVERSIZE: Mapping[OversizePolicy | None, pb.OversizePolicy.ValueType] = {
     None: pb.OVERSIZE_POLICY_UNSPECIFIED,
@@ -74,6 +72,8 @@ def settings_message(settings: VersionSettings) -> pb.VersionSettings:
         message.response_cache.SetInParent()
     if settings.sequence is not None:
         message.sequence.CopyFrom(_sequence_message(settings.sequence))
+    if settings.generation is not None:
+        message.generation.CopyFrom(generation_message(settings.generation))
     return message
 
 
@@ -102,8 +102,10 @@ def read_settings(message: pb.VersionSettings) -> VersionSettings:
         queue_timeout_us=message.queue_timeout_us,
         priority_levels=message.priority_levels,
         default_priority=message.default_priority,
-        oversize_policy=_read(violations, "oversize_policy", message.oversize_policy, _OVERSIZE),
-        batch_axis=_read(violations, "batch_axis", message.batch_axis, _AXIS),
+        oversize_policy=read_enum(
+            violations, "oversize_policy", message.oversize_policy, _OVERSIZE
+        ),
+        batch_axis=read_enum(violations, "batch_axis", message.batch_axis, _AXIS),
         padded_inputs=tuple(
             PaddedInput(p.name, p.axis, p.pad_value, p.mask) for p in message.padded_inputs
         ),
@@ -112,23 +114,13 @@ def read_settings(message: pb.VersionSettings) -> VersionSettings:
         ),
         instances=message.instances,
         cpus=tuple(message.cpus),
-        tuning_mode=_read(violations, "tuning_mode", message.tuning_mode, _TUNING),
+        tuning_mode=read_enum(violations, "tuning_mode", message.tuning_mode, _TUNING),
         response_cache=_read_cache(message),
         sequence=_read_sequence(message),
+        generation=read_generation(violations, message),
     )
     violations.raise_if_any()
     return settings
-
-
-def _read(
-    violations: Violations, field: str, given: int, values: Mapping[E | None, int]
-) -> E | None:
-    for known, value in values.items():
-        if value == given:
-            return known
-    allowed = ", ".join(f"{value} ({known.value})" for known, value in values.items() if known)
-    violations.add(f"settings.{field}", f"{given}; allowed: 0 (unset), {allowed}")
-    return None
 
 
 def _read_cache(message: pb.VersionSettings) -> ResponseCacheSettings | None:

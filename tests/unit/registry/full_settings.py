@@ -3,8 +3,11 @@
 from services.registry.domain.tuning import VersionTuning
 from services.registry.domain.version_settings import (
     BatchAxis,
+    GenerationSettings,
+    GenerationTarget,
     OversizePolicy,
     PaddedInput,
+    PrefixCacheMode,
     ResponseCacheSettings,
     SequenceSettings,
     SequenceState,
@@ -14,7 +17,7 @@ from services.registry.domain.version_settings import (
 )
 from tests.unit.registry import records
 
-# Response cache and sequence don't go together; the rules of both are tested elsewhere.
+# Some don't go together; their rules are tested elsewhere.
 FULL_SETTINGS = VersionSettings(
     max_batch_size=32,
     max_queue_delay_us=100,
@@ -35,6 +38,17 @@ FULL_SETTINGS = VersionSettings(
     tuning_mode=TuningMode.AUTO,
     response_cache=ResponseCacheSettings(max_bytes=1, ttl_ms=5),
     sequence=SequenceSettings((SequenceState("state", "next"),), 100, 200),
+    generation=GenerationSettings(
+        kv_cache_bytes=1 << 30,
+        max_running_requests=8,
+        max_step_tokens=64,
+        max_queue_requests=100,
+        context_length=2048,
+        max_output_tokens=512,
+        prefix_cache=PrefixCacheMode.OFF,
+        max_tenant_percent=50,
+        target=GenerationTarget.NATIVE,
+    ),
 )
 FULL_TUNING = VersionTuning(
     intra_op_threads=1,

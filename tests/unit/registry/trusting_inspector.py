@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from services.registry.domain.model import Signature, TensorSpec
+from services.registry.domain.model import Format, Signature, TensorSpec
 from services.registry.ports.model_inspector import StoredFile
 
 
 class Trusting:
     """An inspector that takes everything."""
 
-    async def inspect(self, model: str, files: Mapping[str, StoredFile]) -> Signature:
+    async def inspect(self, kind: Format, files: Mapping[str, StoredFile]) -> Signature:
         return Signature((), (TensorSpec("y", "FP32", (1,)),))

@@ -9,7 +9,7 @@ import pytest
 from services.registry.adapters.record_codec import decode, encode
 from services.registry.domain.catalog import Record
 from services.registry.domain.endpoint import CircuitLimits, Endpoint, Mirror, RetryPolicy, Target
-from services.registry.domain.model import Alias, ModelVersion, TensorSpec
+from services.registry.domain.model import Alias, LanguageModel, ModelVersion, TensorSpec
 from services.registry.domain.version_settings import VersionSettings
 from services.rpc.names import AliasName, VersionName
 from tests.unit.registry import records
@@ -34,6 +34,15 @@ FULL_VERSION = replace(
     settings=FULL_SETTINGS,
     tuning=FULL_TUNING,
     measuring_wanted=True,
+    language_model=LanguageModel(
+        architecture="llama",
+        parameter_count=135_000_000,
+        context_length=8192,
+        vocabulary_size=49_152,
+        layer_count=30,
+        precision="Q4_1",
+        has_chat_template=True,
+    ),
     lineage={"source": "file:/x"},
 )
 
@@ -81,6 +90,7 @@ def test_a_version_of_the_first_release_is_read() -> None:
     )
     assert back.tuning is None
     assert not back.measuring_wanted
+    assert back.language_model is None
 
 
 def test_broken_text_is_an_error() -> None:

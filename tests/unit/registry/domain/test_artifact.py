@@ -11,7 +11,7 @@ from services.registry.domain.artifact import (
     artifact_digest,
     check_files,
     is_path,
-    model_file,
+    model_path,
 )
 from services.registry.domain.model import ArtifactFile, Format
 from services.registry.domain.violations import Violations
@@ -37,7 +37,7 @@ def test_files_are_sorted_by_path() -> None:
     checked = check_files(violations, given_files, Format.ONNX, MOST)
     assert violations.found == ()
     assert [f.path for f in checked] == ["a", "model.onnx", "w/b"]
-    assert model_file(checked).path == "model.onnx"
+    assert model_path([f.path for f in checked], Format.ONNX) == "model.onnx"
 
 
 @pytest.mark.parametrize(
@@ -162,3 +162,48 @@ def test_the_digest_is_of_paths_sizes_and_digests() -> None:
     assert len({artifact_digest(files) for files in [[one, two], *others]}) == 4
     text = f"a\x001\0{sha256(b'1')}\n"
     assert artifact_digest([one]) == hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("kind", "paths", "said"),
+    [
+        pytest.param(Format.GGUF, ["m.gguf"], None, id="one GGUF file"),
+        pytest.param(Format.GGUF, ["a/m.gguf"], None, id="in a folder, too"),
+        pytest.param(Format.GGUF, ["m.onnx"], "0 files end in '.gguf' (none)", id="no GGUF file"),
+        pytest.param(
+            Format.GGUF, ["a.gguf", "b.gguf"], "2 files end in '.gguf'", id="two GGUF files"
+        ),
+        pytest.param(
+            Format.GGUF,
+            ["m.gguf", "x"],
+            "'x' beside 'm.gguf'; allowed: one file",
+            id="another file",
+        ),
+        pytest.param(
+            Format.SAFETENSORS,
+            ["config.json", "tokenizer.json", "a.safetensors", "b.safetensors"],
+            None,
+            id="a model of transformers",
+        ),
+        pytest.param(
+            Format.SAFETENSORS,
+            ["config.json", "a.safetensors"],
+            "no 'tokenizer.json'",
+            id="without a tokenizer",
+        ),
+        pytest.param(
+            Format.SAFETENSORS,
+            ["sub/config.json", "tokenizer.json"],
+            "no 'config.json'; allowed: models that have itnone ends in '.safetensors'",
+            id="config elsewhere, and no weights",
+        ),
+    ],
+)
+def test_files_of_language_models(kind: Format, paths: list[str], said: str | None) -> None:
+    """A GGUF file stands alone; a model of transformers has its configuration, tokenizer and weights."""
+    found = violations_of(*(file(path) for path in paths), kind=kind)
+    if said is None:
+        assert found == {}
+        assert model_path(paths, kind) in paths
+    else:
+        assert said in found["files"]

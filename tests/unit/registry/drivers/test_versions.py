@@ -39,12 +39,12 @@ class Meanwhile(Trusting):
         self.happens: Callable[[], Awaitable[object]] | None = None
         self.finds_it_bad = False
 
-    async def inspect(self, model: str, files: Mapping[str, StoredFile]) -> Signature:
+    async def inspect(self, kind: Format, files: Mapping[str, StoredFile]) -> Signature:
         if self.happens is not None:
             await self.happens()
         if self.finds_it_bad:
             raise InvalidArgumentError("no model")
-        return await super().inspect(model, files)
+        return await super().inspect(kind, files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The model inspector for ONNX: asks a probe process and bounds its time and memory."""
+"""The model inspector: asks a probe process, and bounds its time and memory."""
 
 import asyncio
 import json
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import structlog
 from pydantic import TypeAdapter
 
-from services.registry.domain.model import Signature
+from services.registry.domain.artifact import model_path
+from services.registry.domain.model import Format, Signature
 from services.registry.ports.model_inspector import StoredFile
 from services.rpc.errors import (
     DeadlineExceededError,
@@ -19,9 +20,11 @@ from services.rpc.errors import (
 
 _log = structlog.get_logger(__name__)
 
-_PROBE = "services.registry.adapters.onnx_probe"
+_ONNX_PROBE = "services.registry.adapters.onnx_probe"
+_LANGUAGE_PROBE = "services.registry.adapters.language_probe"
 _BASE_MEMORY = 1024**3
 _MEMORY_PER_BYTE = 4  # the file, its parsed form, and slack
+_LARGEST_HEADER = 256 * 1024**2  # of a language model; more of the file is not read
 _PARSER_DIED = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 _SIGNATURE = TypeAdapter(Signature)
 
@@ -35,7 +38,11 @@ def model_invalid(model: str, why: str) -> InvalidArgumentError:
     )
 
 
-class OnnxInspector:
+def _total(files: Mapping[str, StoredFile]) -> int:
+    return sum(file.size_bytes for file in files.values())
+
+
+class ProbeInspector:
     """A ModelInspector; a few inspections at a time, each in its own process."""
 
     def __init__(self, *, seconds: float, at_once: int = 2) -> None:
@@ -48,25 +55,30 @@ class OnnxInspector:
         self._seconds = seconds
         self._slots = asyncio.Semaphore(at_once)
 
-    async def inspect(self, model: str, files: Mapping[str, StoredFile]) -> Signature:
+    async def inspect(self, kind: Format, files: Mapping[str, StoredFile]) -> Signature:
+        model = model_path(files, kind)
+        probe, read = _ONNX_PROBE, files[model].size_bytes
+        if kind.is_language:
+            probe, read = _LANGUAGE_PROBE, min(_total(files), _LARGEST_HEADER)
         question = {
             "model": model,
-            "location": str(files[model].location),
+            "kind": kind.value,
+            "locations": {path: str(file.location) for path, file in files.items()},
             "sizes": {path: file.size_bytes for path, file in files.items()},
             "cpu_seconds": int(self._seconds) + 1,
-            "memory_bytes": _BASE_MEMORY + _MEMORY_PER_BYTE * files[model].size_bytes,
+            "memory_bytes": _BASE_MEMORY + _MEMORY_PER_BYTE * read,
         }
         async with self._slots:
-            answer = await self._ask(model, json.dumps(question).encode())
+            answer = await self._ask(probe, model, json.dumps(question).encode())
         if "error" in answer:
             raise model_invalid(model, str(answer["error"]))
         return _SIGNATURE.validate_python(answer)
 
-    async def _ask(self, model: str, question: bytes) -> dict[str, object]:
+    async def _ask(self, probe: str, model: str, question: bytes) -> dict[str, object]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            _PROBE,
+            probe,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

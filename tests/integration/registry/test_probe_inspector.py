@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.registry.adapters.onnx_inspector import OnnxInspector
-from services.registry.domain.model import Signature, TensorSpec
+from services.registry.adapters.probe_inspector import ProbeInspector
+from services.registry.domain.model import Format, Signature, TensorSpec
 from services.registry.ports.model_inspector import StoredFile
 from services.rpc.errors import DeadlineExceededError, InvalidArgumentError
 from tests.models import bad, good
@@ -18,7 +18,7 @@ SECONDS = 60
 
 def inspect(path: Path, seconds: float = SECONDS) -> Coroutine[Any, Any, Signature]:
     stored = StoredFile(path, path.stat().st_size)
-    return OnnxInspector(seconds=seconds).inspect("m.onnx", {"m.onnx": stored})
+    return ProbeInspector(seconds=seconds).inspect(Format.ONNX, {"m.onnx": stored})
 
 
 def stored(folder: Path, content: bytes) -> Path:
@@ -79,11 +79,11 @@ async def test_an_inspection_that_takes_too_long_ends(folder: Path) -> None:
 async def test_a_cancelled_inspection_leaves_no_process(folder: Path) -> None:
     """Whoever waits may go; the probe goes too, and the next inspection runs."""
     path = stored(folder, good.add())
-    inspector = OnnxInspector(seconds=SECONDS, at_once=1)
+    inspector = ProbeInspector(seconds=SECONDS, at_once=1)
     file = StoredFile(path, path.stat().st_size)
-    waiting = asyncio.create_task(inspector.inspect("m.onnx", {"m.onnx": file}))
+    waiting = asyncio.create_task(inspector.inspect(Format.ONNX, {"m.onnx": file}))
     await asyncio.wait([waiting], timeout=0.05)
     waiting.cancel()
     await asyncio.wait([waiting])
     assert waiting.cancelled()
-    assert (await inspector.inspect("m.onnx", {"m.onnx": file})).outputs
+    assert (await inspector.inspect(Format.ONNX, {"m.onnx": file})).outputs
