@@ -15,6 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 import structlog
 from inferplane.discovery.v1 import discovery_service_pb2, discovery_service_pb2_grpc
+from inferplane.openai.v1 import openai_service_pb2, openai_service_pb2_grpc
 from inferplane.registry.v1 import (
     artifact_service_pb2,
     artifact_service_pb2_grpc,
@@ -40,6 +41,7 @@ from services.registry.adapters.system_clock import SystemClock
 from services.registry.drivers.blob_reaper import BlobReaper
 from services.registry.drivers.declarations import Declarations
 from services.registry.drivers.endpoints import Endpoints
+from services.registry.drivers.language_endpoints import LanguageEndpoints
 from services.registry.drivers.leases import Leases
 from services.registry.drivers.models import Aliases, Models
 from services.registry.drivers.placements import Placements
@@ -54,6 +56,7 @@ from services.registry.servicers.artifact_service import ArtifactService
 from services.registry.servicers.discovery_service import DiscoveryService
 from services.registry.servicers.endpoint_service import EndpointService
 from services.registry.servicers.model_service import ModelService, UseCases
+from services.registry.servicers.openai_models import OpenAiModels
 from services.registry.servicers.placement_service import PlacementService
 from services.registry.servicers.repository_service import SERVICES, RepositoryService
 from services.registry.servicers.watch_service import WatchService
@@ -78,6 +81,7 @@ _SERVICES = [
         placement_service_pb2,
         watch_service_pb2,
         discovery_service_pb2,
+        openai_service_pb2,
     )
     for service in module.DESCRIPTOR.services_by_name.values()
 ]
@@ -223,6 +227,9 @@ def register(server: RpcServer, parts: Parts) -> None:
     )
     discovery_service_pb2_grpc.add_DiscoveryServiceServicer_to_server(
         DiscoveryService(parts.leases), server.grpc
+    )
+    openai_service_pb2_grpc.add_OpenAiServiceServicer_to_server(
+        OpenAiModels(LanguageEndpoints(store)), server.grpc
     )
     RepositoryService(parts.repository).add_to(server.grpc)
 
