@@ -15,10 +15,11 @@ from envoy.extensions.filters.http.json_to_metadata.v3.json_to_metadata_pb2 impo
 from envoy.extensions.filters.http.lua.v3.lua_pb2 import Lua
 from envoy.extensions.filters.http.router.v3.router_pb2 import Router
 from envoy.extensions.filters.http.set_filter_state.v3.set_filter_state_pb2 import Config
+from envoy.extensions.matching.common_inputs.network.v3.network_inputs_pb2 import FilterStateInput
 from envoy.type.matcher.v3.http_inputs_pb2 import HttpRequestHeaderMatchInput
 from xds.type.matcher.v3.matcher_pb2 import Matcher
 
-from services.router.resources import edge, methods, wire
+from services.router.resources import edge, endpoint_module, methods, wire
 from services.router.resources.rest_errors import SCRIPT
 
 # `bool clear_route_cache = 2` of set_filter_state's Config: Envoy 1.40 has it, xds-protos 1.85 not yet.
@@ -27,22 +28,29 @@ _SKIP = {"action": {"name": "skip", "typed_config": wire.packed(SkipFilter())}}
 _EXTRACTED = "metadata.filter_metadata['envoy.filters.http.grpc_field_extraction']"
 
 
-def chain(max_message_bytes: int) -> list[dict[str, Any]]:
+def chain(max_message_bytes: int, *, has_module: bool = False) -> list[dict[str, Any]]:
     """All filters.
 
     - lua: answers of failed REST calls get the protocol's JSON body. First here is last on the way back.
     - JSON to metadata, and from there to the filter state: what OpenAI's clients call `model`. Others don't pay.
     - transcoder: REST to gRPC and back.
-    - field extraction: reads endpoint and version from the first message.
+    - our module, where Envoy has it: reads endpoint and version from the first message and keeps them.
+    - field extraction: reads them from what the module left alone.
     - filter state: keeps them under our names and has the route chosen again.
     """
+    extraction = wire.extension("envoy.filters.http.grpc_field_extraction", _extraction())
+    state = wire.extension("envoy.filters.http.set_filter_state", _state())
+    reading = [extraction, state]
+    if has_module:
+        unless = [_unless_known(extraction), _unless_known(state)]
+        delegates = [wire.extension("envoy.filters.http.match_delegate", one) for one in unless]
+        reading = [endpoint_module.filter_(), *delegates]
     return [
         wire.extension("envoy.filters.http.match_delegate", _rest_errors()),
         wire.extension("envoy.filters.http.match_delegate", _for_openai(_model_of_json())),
         wire.extension("envoy.filters.http.match_delegate", _for_openai(_model_state())),
         wire.extension("envoy.filters.http.grpc_json_transcoder", _transcoder(max_message_bytes)),
-        wire.extension("envoy.filters.http.grpc_field_extraction", _extraction()),
-        wire.extension("envoy.filters.http.set_filter_state", _state()),
+        *reading,
         wire.extension("envoy.filters.http.router", Router(suppress_envoy_headers=True)),
     ]
 
@@ -77,6 +85,20 @@ def _for_openai(filter_: dict[str, Any]) -> Any:
         xds_matcher=Matcher(
             matcher_list={
                 "matchers": [{"predicate": {"not_matcher": is_openai}, "on_match": _SKIP}]
+            }
+        ),
+    )
+
+
+def _unless_known(filter_: dict[str, Any]) -> Any:
+    """A filter for calls whose endpoint and version the module has not found."""
+    state = FilterStateInput(key=edge.ROUTE_STATE)
+    return ExtensionWithMatcher(
+        extension_config=filter_,
+        xds_matcher=Matcher(
+            matcher_tree={
+                "input": wire.extension("route", state),
+                "prefix_match_map": {"map": {"": _SKIP}},
             }
         ),
     )

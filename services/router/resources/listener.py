@@ -47,7 +47,7 @@ def _connection_manager(settings: edge.Edge) -> Any:
             "route_config_name": edge.ROUTES,
             "config_source": {"ads": {}, "resource_api_version": "V3"},
         },
-        http_filters=filters.chain(settings.max_message_bytes),
+        http_filters=filters.chain(settings.max_message_bytes, has_module=settings.has_module),
         early_header_mutation_extensions=[
             wire.extension("envoy.http.early_header_mutation.header_mutation", _stripping())
         ],

@@ -1,0 +1,37 @@
+// What this module uses of the ABI between Envoy and its dynamic modules (source/extensions/dynamic_modules/abi/abi.h in
+// Envoy's repository). Envoy warns of a version that it does not know and goes on; what counts is that these hooks and
+// callbacks are there, which `envoy --mode validate` and the tests of the edge show for the Envoy that is pinned.
+#pragma once
+
+#include <cstddef>
+
+namespace inferplane::abi {
+
+// Bytes that Envoy owns, valid until the hook returns; or bytes of ours, copied by the callback. By value.
+struct Bytes {
+  const char* data;
+  size_t size;
+};
+
+enum HeaderType : int { kRequestHeader = 0 };
+enum BodyType : int { kReceivedRequestBody = 0, kBufferedRequestBody = 1 };
+// Envoy's FilterHeadersStatus and FilterDataStatus, as far as they are used here.
+enum HeadersStatus : int { kHeadersContinue = 0, kHeadersStop = 1 };
+enum BodyStatus : int { kBodyContinue = 0, kBodyStopAndBuffer = 1 };
+
+}  // namespace inferplane::abi
+
+extern "C" {
+
+using InferplaneBytes = inferplane::abi::Bytes;
+
+bool envoy_dynamic_module_callback_http_get_header(void* filter, int type, InferplaneBytes key,
+                                                   InferplaneBytes* value, size_t index, size_t* count);
+size_t envoy_dynamic_module_callback_http_get_body_size(void* filter, int type);
+size_t envoy_dynamic_module_callback_http_get_body_chunks_size(void* filter, int type);
+bool envoy_dynamic_module_callback_http_get_body_chunks(void* filter, int type, InferplaneBytes* chunks);
+bool envoy_dynamic_module_callback_http_set_filter_state_bytes(void* filter, InferplaneBytes key,
+                                                               InferplaneBytes value);
+void envoy_dynamic_module_callback_http_clear_route_cache(void* filter);
+
+}  // extern "C"
