@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from benchmarks.llm.call import Answer
 
@@ -16,14 +17,13 @@ class Connection(asyncio.Protocol):
     """Kept alive; one call at a time."""
 
     def __init__(self) -> None:
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.WriteTransport | None = None
         self._answer: Answer | None = None
         self._ended: asyncio.Future[None] | None = None
         self._body = _Body(self._take)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     async def call(self, answer: Answer, host: str, limit: float) -> None:
         """Fill `answer`; what goes wrong is noted in it."""

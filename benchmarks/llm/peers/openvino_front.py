@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import openvino_genai
 import uvloop
@@ -107,11 +107,10 @@ class Connection(asyncio.Protocol):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._received = b""
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
