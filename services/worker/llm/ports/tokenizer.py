@@ -17,10 +17,14 @@ class Tokenizer(Protocol):
         """Tokens that end a text."""
         ...
 
-    def encode(self, text: str, *, special: bool) -> list[int]:
-        """Ids of a text; with `special`, those that the model wants at the beginning, too.
+    def encode(self, text: str, *, special: bool, limit: int | None = None) -> list[int]:
+        """Ids of a text; with `special`, those that the model wants at the beginning, too, where they aren't yet.
 
-        Names of special tokens in the text are those tokens (as chat templates need it).
+        Names of special tokens in the text are those tokens (as chat templates need it). Takes long for long texts, but
+        frees the GIL.
+
+        Raises InvalidArgumentError if the text is not Unicode, or is so long that it surely has more tokens than
+        `limit`; that takes no time. There may still be more.
         """
         ...
 

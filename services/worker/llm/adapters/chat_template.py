@@ -1,0 +1,155 @@
+"""A model's chat template, rendered in a process of its own that is held to time and memory."""
+
+import json
+import os
+import select
+import struct
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from services.rpc.errors import InvalidArgumentError, ResourceExhaustedError
+from services.worker.domain.load_state import LoadError
+from services.worker.llm.adapters import template_child
+
+_log = structlog.get_logger(__name__)
+
+SOURCE_BYTES = 256 * 1024
+_START_SECONDS = 20.0  # an interpreter's own time, on a machine that is busy
+_RENDER_SECONDS = 2.0
+_HEAD = struct.Struct(">I")
+_READ_BYTES = 1 << 20
+# Beside Jinja's own, what templates may take for granted.
+_NAMES: Mapping[str, object] = {"tools": None, "documents": None, "add_generation_prompt": True}
+
+
+class _LateError(Exception):
+    """There was no answer in time, or no process to give one."""
+
+
+class _Child:
+    """The process; asked by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", template_child.__name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+        )
+
+    def ask(self, contents: Mapping[str, object], seconds: float) -> Mapping[str, Any]:
+        """Its answer. Raises _LateError."""
+        assert self._process.stdin is not None
+        deadline = time.monotonic() + seconds
+        left = memoryview(template_child.frame(contents))
+        descriptor = self._process.stdin.fileno()
+        os.set_blocking(descriptor, False)
+        while left:
+            self._wait(descriptor, select.POLLOUT, deadline)
+            try:
+                left = left[os.write(descriptor, left) :]
+            except BrokenPipeError as error:
+                raise _LateError from error
+        (size,) = _HEAD.unpack(self._read(_HEAD.size, deadline))
+        answer: Mapping[str, Any] = json.loads(self._read(size, deadline))
+        return answer
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        read = bytearray()
+        while len(read) < size:
+            self._wait(descriptor, select.POLLIN, deadline)
+            piece = os.read(descriptor, min(size - len(read), _READ_BYTES))
+            if not piece:
+                raise _LateError
+            read += piece
+        return bytes(read)
+
+    def _wait(self, descriptor: int, event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(descriptor, event)
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise _LateError
+
+    def end(self) -> None:
+        """At once."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class JinjaTemplate:
+    """Renders one conversation at a time; its process ends with it."""
+
+    def __init__(self, source: str, tokens: Mapping[str, str]) -> None:
+        """`tokens` are names that the template may use, like `bos_token`. Raises LoadError if it can't be parsed."""
+        if len(source.encode(errors="replace")) > SOURCE_BYTES:
+            raise LoadError(f"the chat template is longer than {SOURCE_BYTES} bytes")
+        self._source = source
+        self._tokens = dict(tokens)
+        self._lock = threading.Lock()
+        self._child: _Child | None = None
+        self._started()
+
+    def _started(self) -> _Child:
+        """The process, with the template in it. Raises LoadError."""
+        if self._child is not None:
+            return self._child
+        child = _Child()
+        try:
+            answer = child.ask({"source": self._source}, _START_SECONDS)
+        except _LateError as error:
+            child.end()
+            raise LoadError("the chat template takes too long or too much room to parse") from error
+        if "error" in answer:
+            child.end()
+            raise LoadError(f"the chat template can't be parsed: {answer['error']}")
+        self._child = child
+        self._end = weakref.finalize(self, child.end)
+        return child
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None
+    ) -> str:
+        """The text that the assistant's next message continues."""
+        names = {**_NAMES, **self._tokens, **(options or {}), "messages": list(messages)}
+        if not self._lock.acquire(timeout=_RENDER_SECONDS):
+            raise ResourceExhaustedError(
+                "the model's chat template is busy with other conversations",
+                reason="TEMPLATE_BUSY",
+                retry_after=_RENDER_SECONDS,
+            )
+        try:
+            answer = self._started().ask(names, _RENDER_SECONDS)
+        except _LateError as error:
+            self._end()
+            self._child = None
+            _log.warning("chat template takes too long or too much room")
+            raise _refused(
+                f"it took longer than {_RENDER_SECONDS:g} s, or more memory than it may"
+            ) from error
+        finally:
+            self._lock.release()
+        if "error" in answer:
+            raise _refused(str(answer["error"]))
+        return str(answer["text"])
+
+
+def _refused(why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the model's chat template does not take these messages: {why}",
+        reason="TEMPLATE_REFUSED",
+        metadata={"why": why},
+    )

@@ -1,0 +1,225 @@
+"""The tokens of a GGUF file, checked: what their kinds are, which are special, how they merge."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from services.worker.domain.load_state import LoadError
+
+MODELS = ("gpt2", "llama")
+
+_KEYS = "tokenizer.ggml."
+_BYTES = 256
+_TEMPLATE_NAMES = ("bos_token", "eos_token")
+
+# Tokens that end a text in the families that have them, whether or not the file says so.
+_ENDS = frozenset(
+    {
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<end_of_turn>",
+        "<end_of_utterance>",
+        "<eos>",
+        "<EOT>",
+        "<｜end▁of▁sentence｜>",
+    }
+)
+
+
+class Kind(IntEnum):
+    """Of a token, as GGUF numbers them."""
+
+    UNDEFINED = 0
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GgufVocabulary:
+    """All that is said of tokens."""
+
+    model: str  # `gpt2`: byte-level BPE; `llama`: SentencePiece's BPE
+    cut: str  # how texts are cut before tokens are made; of `gpt2` only
+    tokens: Sequence[str]  # by id, each different
+    ids: dict[str, int]
+    kinds: Sequence[Kind]
+    scores: Sequence[float]  # of `llama` only
+    merges: Sequence[tuple[str, str]]  # of `gpt2` only
+    begin_id: int | None
+    end_id: int | None
+    unknown_id: int | None
+    end_ids: frozenset[int]
+    begins: bool | None  # None: the file doesn't say
+    ends: bool | None
+    space_prefix: bool
+
+    @property
+    def unknown(self) -> str:
+        """The token for what has none."""
+        assert self.unknown_id is not None, "asked for only where there is one"
+        return self.tokens[self.unknown_id]
+
+    def byte_of(self, token_id: int) -> int | None:
+        """The byte that a token stands for, if it is one of those."""
+        if self.kinds[token_id] is not Kind.BYTE:
+            return None
+        return int(self.tokens[token_id][1:-1], 16)
+
+
+def read_vocabulary(fields: Mapping[str, Any]) -> GgufVocabulary:
+    """Raises LoadError with the key, and what is wrong."""
+    reader = _Reader(fields)
+    model = reader.text("model")
+    if model not in MODELS:
+        raise LoadError(f"{_KEYS}model: `{model}` is not supported: {' and '.join(MODELS)} are")
+    tokens = reader.tokens()
+    ids = {token: i for i, token in enumerate(tokens)}
+    if len(ids) < len(tokens):
+        twice = next(token for i, token in enumerate(tokens) if ids[token] != i)
+        raise LoadError(f"{_KEYS}tokens: {twice!r} is there twice")
+    unknown_id = reader.token_id("unknown_token_id", len(tokens))
+    kinds = reader.kinds(tokens)
+    if model == "llama" and unknown_id is None and kinds.count(Kind.BYTE) < _BYTES:
+        raise LoadError(f"{_KEYS}unknown_token_id: missing, and so are tokens for bytes")
+    return GgufVocabulary(
+        model=model,
+        cut=reader.text("pre", "") if model == "gpt2" else "",
+        tokens=tokens,
+        ids=ids,
+        kinds=kinds,
+        scores=reader.scores(len(tokens)) if model == "llama" else (),
+        merges=reader.merges(ids) if model == "gpt2" else (),
+        begin_id=reader.token_id("bos_token_id", len(tokens)),
+        end_id=reader.token_id("eos_token_id", len(tokens)),
+        unknown_id=unknown_id,
+        end_ids=reader.end_ids(ids),
+        begins=reader.flag("add_bos_token"),
+        ends=reader.flag("add_eos_token"),
+        space_prefix=reader.flag("add_space_prefix") is not False,
+    )
+
+
+def special_texts(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Texts of the tokens that chat templates know by name. Raises LoadError."""
+    reader = _Reader(fields)
+    tokens = fields.get(_KEYS + "tokens", ())
+    ids = {name: reader.token_id(f"{name}_id", len(tokens)) for name in _TEMPLATE_NAMES}
+    return {name: str(tokens[i]) for name, i in ids.items() if i is not None}
+
+
+class _Reader:
+    """Of values whose types are not sure."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._fields.get(_KEYS + key, default)
+        if not isinstance(value, str):
+            raise LoadError(f"{_KEYS}{key}: a text is missing")
+        return value
+
+    def flag(self, key: str) -> bool | None:
+        value = self._fields.get(_KEYS + key)
+        if value is not None and not isinstance(value, bool):
+            raise LoadError(f"{_KEYS}{key}: not true or false")
+        return value
+
+    def token_id(self, key: str, count: int) -> int | None:
+        value = self._fields.get(_KEYS + key)
+        if value is None:
+            return None
+        if not _is_integer(value) or not 0 <= value < count:
+            raise LoadError(f"{_KEYS}{key}: {value!r} is no token; there are {count}")
+        return int(value)
+
+    def _list(self, key: str, count: int | None = None) -> Sequence[Any]:
+        value = self._fields.get(_KEYS + key)
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        if not isinstance(value, list | tuple) or not value:
+            raise LoadError(f"{_KEYS}{key}: a list is missing")
+        if count is not None and len(value) != count:
+            raise LoadError(f"{_KEYS}{key}: there are {len(value)}, of {count} tokens")
+        return value
+
+    def tokens(self) -> Sequence[str]:
+        tokens = self._list("tokens")
+        for i, token in enumerate(tokens):
+            if not isinstance(token, str) or not _is_unicode(token):
+                raise LoadError(f"{_KEYS}tokens: that with id {i} is not UTF-8: {token!a}")
+        # Some files leave places empty; no text becomes these.
+        return tuple(token or f"[EMPTY_{i}]" for i, token in enumerate(tokens))
+
+    def kinds(self, tokens: Sequence[str]) -> Sequence[Kind]:
+        if _KEYS + "token_type" not in self._fields:
+            given: Sequence[Any] = [Kind.NORMAL] * len(tokens)
+        else:
+            given = self._list("token_type", len(tokens))
+        kinds = []
+        for token, kind in zip(tokens, given, strict=True):
+            if token in _ENDS:
+                kind = Kind.CONTROL
+            if not _is_integer(kind) or kind not in _KINDS:
+                raise LoadError(f"{_KEYS}token_type: {kind!r} of {token!r} is not known")
+            if kind == Kind.BYTE and not _is_byte(token):
+                raise LoadError(f"{_KEYS}token_type: {token!r} is no byte")
+            kinds.append(_KINDS[kind])
+        return kinds
+
+    def scores(self, count: int) -> Sequence[float]:
+        scores = self._list("scores", count)
+        for i, score in enumerate(scores):
+            if not isinstance(score, float | int) or score != score:
+                raise LoadError(f"{_KEYS}scores: {score!r} of id {i} is no number")
+        return scores
+
+    def merges(self, ids: Mapping[str, int]) -> Sequence[tuple[str, str]]:
+        merges = []
+        for rule in self._list("merges"):
+            if not isinstance(rule, str):
+                raise LoadError(f"{_KEYS}merges: {rule!r} is no text")
+            place = rule.find(" ", 1)
+            left, right = rule[:place], rule[place + 1 :]
+            if place < 0 or any(part not in ids for part in (left, right, left + right)):
+                raise LoadError(f"{_KEYS}merges: {rule!r} is not about tokens")
+            merges.append((left, right))
+        return merges
+
+    def end_ids(self, ids: Mapping[str, int]) -> frozenset[int]:
+        said = (self.token_id(f"{name}_token_id", len(ids)) for name in ("eos", "eot", "eom"))
+        known = {ids[token] for token in _ENDS if token in ids}
+        return frozenset(known | {token for token in said if token is not None})
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_byte(token: str) -> bool:
+    try:
+        return token == f"<0x{int(token[3:-1], 16):02X}>" and len(token) == len("<0x00>")
+    except ValueError:
+        return False
