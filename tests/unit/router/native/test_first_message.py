@@ -162,7 +162,7 @@ def _strings(message: bytes) -> tuple[str, str]:
         if kind == 2:
             size = varint()
             if field in found:
-                found[field] = message[at : at + size].decode()
+                found[field] = message[at : at + size].decode(errors="replace")
             at += size
         elif kind == 0:
             varint()
