@@ -45,7 +45,7 @@ def read_sampling(
 
 
 def fit(settings: SamplingSettings, prompt_tokens: int, limits: SamplingLimits) -> SamplingSettings:
-    """With `max_tokens` set. Raises InvalidArgumentError, with the sizes, if prompt and answer are too long together."""
+    """With `max_tokens` set. Raises InvalidArgumentError, with the sizes, if the context has no room for both."""
     room = limits.context_length - prompt_tokens
     wanted = settings.max_tokens
     if room < max(wanted or 1, settings.min_tokens):
