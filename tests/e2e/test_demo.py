@@ -1,6 +1,7 @@
 """The README's first command, as typed."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.e2e.mesh import ROOT
 
 @pytest.mark.timeout(300)
 def test_demo_ends_with_0_from_another_folder(tmp_path: Path) -> None:
-    """`inferplane demo --exit` serves, moves traffic and judges every answer; nothing stays behind."""
+    """`inferplane demo --exit` serves, chats, moves traffic and judges every answer; nothing stays behind."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("INFERPLANE_")}
     done = subprocess.run(
         [ROOT / "inferplane", "demo", "--exit"],
@@ -24,6 +25,7 @@ def test_demo_ends_with_0_from_another_folder(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "true label" in done.stdout
+    assert re.search(r"asked again: [1-9]\d* of the prompt's \d+ tokens", done.stdout), done.stdout
     assert "0 calls failed" in done.stdout
     assert list(tmp_path.iterdir()) == []
     assert [p for p in psutil.process_iter(["cmdline"]) if _from(tmp_path, p)] == []

@@ -1,1 +1,1 @@
-"""The demo: two real models from installed packages, pushed, deployed, called and shifted live."""
+"""The demo: real models, pushed, deployed, called, chatted with and shifted live."""

@@ -1,4 +1,4 @@
-"""The demo's story: start a mesh, push two real models, call them, split traffic, move it live."""
+"""The demo's story: start a mesh, push real models, call them, chat, split traffic, move it live."""
 
 import asyncio
 import shutil
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from services.cli.demo import calls, digits, minilm
+from services.cli.demo import calls, chat, digits, minilm, smollm2
 from services.cli.demo.judge import Judge
 from services.cli.demo.shell import Shell
 from services.cli.demo.stream import CallStream
@@ -48,6 +48,7 @@ def demo(*, exit_: bool, port: int | None) -> None:
             _push_and_deploy(shell, judge, folder)
             _ask_digits(shell, judge)
             _ask_minilm(shell, judge)
+            _chat(shell, judge)
             failed = asyncio.run(_move_traffic(shell, judge))
             _verdict(console, judge, failed, time.monotonic() - began)
             if not exit_:
@@ -163,6 +164,12 @@ def _ask_minilm(shell: Shell, judge: Judge) -> None:
         shell.console.print(f"{base @ vector:6.3f}  {_SENTENCES[0]}  ~  {sentence}")
 
 
+def _chat(shell: Shell, judge: Judge) -> None:
+    _headline(shell.console, "A language model: push it from a package index, deploy it, chat")
+    if chat.serve(shell):
+        chat.ask(shell, judge)
+
+
 async def _move_traffic(shell: Shell, judge: Judge) -> int:
     """Move the split under a steady stream of calls; returns how many of them failed."""
     _headline(shell.console, "Move traffic live, under a stream of calls")
@@ -191,8 +198,9 @@ def _verdict(console: Console, judge: Judge, failed: int, seconds: float) -> Non
     _headline(console, "Result")
     good = not judge.wrong and not failed
     console.print(
-        f"{judge.right} of {judge.right + judge.wrong} answers equal what bare ONNX Runtime computes"
-        f" with the version that answered; {failed} calls failed; {seconds:.0f} s in all.",
+        f"{judge.right} of {judge.right + judge.wrong} answers are right: tensors as bare ONNX Runtime"
+        " computes them with the version that answered, texts the same however they were asked for;"
+        f" {failed} calls failed; {seconds:.0f} s in all.",
         style="green" if good else "red",
     )
 
@@ -203,6 +211,7 @@ def _stay(shell: Shell) -> None:
     for line in (
         f"inferplane status{other}",
         f"inferplane traffic set digits 1=20 2=80{other}",
+        f"inferplane chat {smollm2.MODEL_ID}{other}",
         f"curl http://{shell.address}/v2/models/digits",
         f"INFERPLANE_STATE_DIR={shell.state_dir} inferplane worker",
         f"INFERPLANE_STATE_DIR={shell.state_dir} inferplane logs --follow",

@@ -1,4 +1,4 @@
-"""Judges served answers: each must equal what bare ONNX Runtime computes with the version that answered."""
+"""Judges served answers: tensors must equal what bare ONNX Runtime computes, texts one another."""
 
 import os
 from collections.abc import Mapping
@@ -38,6 +38,13 @@ class Judge:
             mine.shape == served[name].shape and np.allclose(mine, served[name], atol=_TOLERANCE)
             for name, mine in zip(names, session.run(names, dict(feeds)), strict=True)
         )
+        self.right += good
+        self.wrong += not good
+        return good
+
+    def agree(self, first: str, other: str) -> bool:
+        """Compare two answers to the same question, which must be there, and count."""
+        good = bool(first) and first == other
         self.right += good
         self.wrong += not good
         return good

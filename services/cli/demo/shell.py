@@ -22,6 +22,10 @@ class Shell:
 
     def run(self, *arguments: str, quiet: bool = False) -> None:
         """Show the command, run it, and end the demo with its exit code if it fails."""
+        self.expect(self.attempt(*arguments, quiet=quiet), *arguments)
+
+    def attempt(self, *arguments: str, quiet: bool = False) -> int:
+        """Show the command, run it, and return its exit code."""
         if not quiet:
             self.console.print(Text(f"$ inferplane {' '.join(arguments)}", style="bold cyan"))
         done = subprocess.run(
@@ -31,8 +35,10 @@ class Shell:
             stderr=subprocess.DEVNULL if quiet else None,
             check=False,
         )
-        if done.returncode:
-            self.console.print(
-                f"inferplane {arguments[0]} ended with {done.returncode}", style="red"
-            )
-            raise typer.Exit(done.returncode)
+        return done.returncode
+
+    def expect(self, code: int, *arguments: str) -> None:
+        """End the demo with this exit code unless it is 0."""
+        if code:
+            self.console.print(f"inferplane {arguments[0]} ended with {code}", style="red")
+            raise typer.Exit(code)
