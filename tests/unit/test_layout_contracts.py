@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVICES = ("rpc", "registry", "router", "worker", "metering", "cli")
+LAYERED = ("rpc", "registry", "router", "worker", "worker/llm", "metering", "cli")
+FLAT = ("modelfiles",)
 LAYERS = ("domain", "ports", "drivers", "adapters", "servicers")
 
 
@@ -16,15 +17,15 @@ LAYERS = ("domain", "ports", "drivers", "adapters", "servicers")
 def tree(tmp_path: Path) -> Path:
     """A tree of empty packages laid out like ours, under our contracts."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for service in SERVICES:
-        for layer in LAYERS:
-            folder = tmp_path / "services" / service / layer
-            folder.mkdir(parents=True)
-            (folder / "__init__.py").touch()
-        (tmp_path / "services" / service / "__init__.py").touch()
-    (tmp_path / "services" / "__init__.py").touch()
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "__init__.py").touch()
+    packages = [f"services/{name}/{layer}" for name in LAYERED for layer in LAYERS]
+    for package in (
+        *packages,
+        *(f"services/{name}" for name in (*LAYERED, *FLAT)),
+        "services",
+        "tools",
+    ):
+        (tmp_path / package).mkdir(parents=True, exist_ok=True)
+        (tmp_path / package / "__init__.py").touch()
     return tmp_path
 
 
@@ -98,6 +99,21 @@ def test_an_empty_layout_keeps_all_contracts(tree: Path) -> None:
         ),
         pytest.param(
             "services/rpc/server.py", "from services import worker", id="rpc imports a service"
+        ),
+        pytest.param(
+            "services/modelfiles/a.py",
+            "from services.registry import domain",
+            id="model files import a service",
+        ),
+        pytest.param(
+            "services/worker/llm/domain/a.py",
+            "import onnxruntime",
+            id="the engine's domain imports a runtime",
+        ),
+        pytest.param(
+            "services/worker/llm/drivers/a.py",
+            "from services.worker.llm import adapters",
+            id="the engine's drivers import adapters",
         ),
         pytest.param(
             "services/cli/a.py",
