@@ -27,6 +27,7 @@ def render(status: Status) -> RenderableType:
     parts += [
         _endpoints(status),
         _versions(status.placements),
+        *_engines(status.workers),
         _workers(status.workers),
     ]
     return Group(*parts)
@@ -51,6 +52,10 @@ def _table(title: str, headers: Iterable[str]) -> Table:
             "ERRORS/S",
             "MEAN",
             "IN FLIGHT",
+            "RUNNING",
+            "WAITING",
+            "CACHE USED",
+            "KEPT",
         }
         table.add_column(header, justify="right" if right else "left", header_style="dim")
     return table
@@ -118,6 +123,28 @@ def _reason(failures: list[str], notes: list[str]) -> Text:
     return Text("; ").join(
         (*(Text(text, "red") for text in failures), *(Text(text, "yellow") for text in notes))
     )
+
+
+def _engines(workers: list[worker_pb2.Worker]) -> list[RenderableType]:
+    """How busy the engines of language models are; nothing where there are none."""
+    headers = ("", "WORKER", "RUNNING", "WAITING", "CACHE USED", "KEPT")
+    table = _table("Engines of language models (cache: keys and values of tokens)", headers)
+    for worker in workers:
+        for held in worker.versions:
+            if held.HasField("engine"):
+                table.add_row(
+                    Text(short(held.version)),
+                    Text(short(worker.name)),
+                    Text(str(held.engine.running)),
+                    Text(str(held.engine.waiting), "yellow" if held.engine.waiting else ""),
+                    Text(_share(held.engine.used_blocks, held.engine.blocks)),
+                    Text(_share(held.engine.cached_blocks, held.engine.blocks)),
+                )
+    return [table] if table.row_count else []
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else _NONE
 
 
 def _workers(workers: list[worker_pb2.Worker]) -> RenderableType:

@@ -42,6 +42,17 @@ class VersionExecution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLoad:
+    """How busy the engine of a language model is."""
+
+    waiting: int  # requests
+    running: int
+    blocks: int  # of its cache
+    used_blocks: int
+    cached_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerVersion:
     """A version on a worker."""
 
@@ -50,6 +61,7 @@ class WorkerVersion:
     reason: str = ""
     counters: VersionCounters = VersionCounters()
     execution: VersionExecution | None = None  # None: not loaded
+    engine: EngineLoad | None = None  # of language models that are loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

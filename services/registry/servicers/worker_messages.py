@@ -5,6 +5,7 @@ from inferplane.registry.v1 import placement_pb2
 
 from services.registry.domain.violations import Violations
 from services.registry.domain.worker import (
+    EngineLoad,
     LoadState,
     VersionCounters,
     VersionExecution,
@@ -57,6 +58,17 @@ def _version_message(version: WorkerVersion) -> worker_pb2.WorkerVersion:
             duration_us=counters.duration_us,
         ),
         execution=execution_message(version.execution),
+        engine=None if version.engine is None else _engine_message(version.engine),
+    )
+
+
+def _engine_message(load: EngineLoad) -> worker_pb2.EngineLoad:
+    return worker_pb2.EngineLoad(
+        waiting=load.waiting,
+        running=load.running,
+        blocks=load.blocks,
+        used_blocks=load.used_blocks,
+        cached_blocks=load.cached_blocks,
     )
 
 
@@ -138,6 +150,17 @@ def _worker_version(
             duration_us=counters.duration_us,
         ),
         execution=_read_execution(given.execution) if given.HasField("execution") else None,
+        engine=_read_engine(given.engine) if given.HasField("engine") else None,
+    )
+
+
+def _read_engine(given: worker_pb2.EngineLoad) -> EngineLoad:
+    return EngineLoad(
+        waiting=given.waiting,
+        running=given.running,
+        blocks=given.blocks,
+        used_blocks=given.used_blocks,
+        cached_blocks=given.cached_blocks,
     )
 
 

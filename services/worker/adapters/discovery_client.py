@@ -16,6 +16,7 @@ from inferplane.registry.v1 import placement_pb2
 from services.rpc.names import WorkerName
 from services.worker.domain.execution import Execution
 from services.worker.domain.load_state import LoadState
+from services.worker.llm.ports.engine import EngineLoad
 from services.worker.ports.discovery import RegistrationError, VersionReport, WorkerReport
 
 _log = structlog.get_logger(__name__)
@@ -96,6 +97,17 @@ def _version(report: VersionReport) -> worker_pb2.WorkerVersion:
             duration_us=counters.duration_us,
         ),
         execution=_execution(report.execution),
+        engine=None if report.engine is None else _engine(report.engine),
+    )
+
+
+def _engine(load: EngineLoad) -> worker_pb2.EngineLoad:
+    return worker_pb2.EngineLoad(
+        waiting=load.waiting,
+        running=load.running,
+        blocks=load.blocks,
+        used_blocks=load.used_blocks,
+        cached_blocks=load.cached_blocks,
     )
 
 

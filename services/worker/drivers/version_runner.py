@@ -77,7 +77,11 @@ class VersionRunner:
     def report(self) -> VersionReport:
         """State and counters as of now."""
         life, counters = self._life, self.statistics.counters()
-        return VersionReport(self.spec.name, life.state, life.reason, counters, self.execution)
+        served = self.served
+        engine = served.engine.load() if isinstance(served, ServedText) else None
+        return VersionReport(
+            self.spec.name, life.state, life.reason, counters, self.execution, engine
+        )
 
     def release(self) -> None:
         """The version is no longer assigned: finish its calls, then unload."""

@@ -8,6 +8,7 @@ from services.rpc.names import VersionName
 from services.worker.domain.counters import Counters
 from services.worker.domain.execution import Execution
 from services.worker.domain.load_state import LoadState
+from services.worker.llm.ports.engine import EngineLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class VersionReport:
     reason: str
     counters: Counters
     execution: Execution | None = None  # None: not loaded
+    engine: EngineLoad | None = None  # of language models that are loaded
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,18 @@ def test_how_versions_are_run_is_shown() -> None:
     ]
 
 
+def test_engines_of_language_models() -> None:
+    """How many texts are written and wait, and how full the cache is; where there are none, no table is there."""
+    worker = worker_pb2.Worker(name="workers/w1", pool="default")
+    held = worker.versions.add(version="models/smol/versions/1")
+    assert "Engines" not in _text(_status(workers=[worker]))
+    held.engine.MergeFrom(
+        worker_pb2.EngineLoad(running=3, waiting=1, blocks=200, used_blocks=50, cached_blocks=11)
+    )
+    text = _text(_status(workers=[worker]))
+    assert _row(text, "smol@1 ") == ["smol@1", "w1", "3", "1", "25", "%", "6", "%"]
+
+
 def test_lost_connections_are_shown() -> None:
     """A router that has lost its sources says so; what was not published too."""
     router = _router()

@@ -3,7 +3,7 @@
 from google.protobuf.duration_pb2 import Duration
 from inferplane.registry.v1 import endpoint_pb2, model_pb2
 
-from services.cli.adapters.tables import policy_fields, version_fields
+from services.cli.adapters.tables import VERSIONS, policy_fields, version_fields
 
 
 def test_whole_policy() -> None:
@@ -44,3 +44,29 @@ def test_digest_is_that_of_json() -> None:
     """A digest can be copied from the table and compared with the API's."""
     version = model_pb2.ModelVersion(name="models/m/versions/1", digest="ab" * 32)
     assert version_fields(version)["digest"] == version.digest
+
+
+def test_a_language_model_is_told_as_one() -> None:
+    """Text goes in and comes out; what it is stands in the words of its file."""
+    version = model_pb2.ModelVersion(
+        name="models/smol/versions/1",
+        format=model_pb2.FORMAT_GGUF,
+        language_model=model_pb2.LanguageModel(
+            architecture="llama",
+            parameter_count=134_515_008,
+            context_length=8192,
+            vocabulary_size=49152,
+            layer_count=30,
+            precision="Q4_1",
+            has_chat_template=True,
+        ),
+    )
+    cells = {header: cell(version) for header, cell in VERSIONS}
+    assert cells["INPUTS"] == "text (llama, Q4_1, 8,192 tokens)"
+    assert cells["OUTPUTS"] == "text"
+    fields = version_fields(version)
+    assert fields["architecture"] == "llama, 30 layers"
+    assert fields["parameters"] == "134,515,008"
+    assert fields["conversations"] == "by its chat template"
+    version.settings.generation.max_running_requests = 8
+    assert version_fields(version)["generation"] == "max_running_requests 8"

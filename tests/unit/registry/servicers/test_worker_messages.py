@@ -1,11 +1,21 @@
 """Workers between messages and the domain."""
 
+from datetime import UTC, datetime
+
 from inferplane.discovery.v1 import worker_pb2
 from inferplane.registry.v1 import placement_pb2
 
 from services.registry.domain.worker import VersionExecution
+from services.registry.drivers.leases import LiveWorker
 from services.registry.servicers.placement_messages import execution_message
-from services.registry.servicers.worker_messages import read_worker
+from services.registry.servicers.worker_messages import read_worker, worker_message
+
+
+def _live(version: worker_pb2.WorkerVersion) -> LiveWorker:
+    message = worker_pb2.Worker(
+        name="workers/w", pool="default", address="unix:/w.sock", versions=[version]
+    )
+    return LiveWorker(read_worker(message), datetime.now(UTC))
 
 
 def told(execution: placement_pb2.VersionExecution | None) -> VersionExecution | None:
@@ -13,12 +23,7 @@ def told(execution: placement_pb2.VersionExecution | None) -> VersionExecution |
     version = worker_pb2.WorkerVersion(
         version="models/m/versions/1", state=placement_pb2.LOAD_STATE_READY, execution=execution
     )
-    worker = read_worker(
-        worker_pb2.Worker(
-            name="workers/w", pool="default", address="unix:/w.sock", versions=[version]
-        )
-    )
-    return worker.versions[0].execution
+    return _live(version).worker.versions[0].execution
 
 
 def test_how_a_version_is_run_goes_in_and_out() -> None:
@@ -33,6 +38,20 @@ def test_how_a_version_is_run_goes_in_and_out() -> None:
     assert execution_message(told(given)) == given
     assert told(None) is None
     assert execution_message(None) is None
+
+
+def test_how_busy_an_engine_is_goes_in_and_out() -> None:
+    """Each number; versions that are no language models have none."""
+    version = worker_pb2.WorkerVersion(
+        version="models/m/versions/1", state=placement_pb2.LOAD_STATE_READY
+    )
+    (told_again,) = worker_message(_live(version)).versions
+    assert not told_again.HasField("engine")
+    version.engine.MergeFrom(
+        worker_pb2.EngineLoad(waiting=1, running=2, blocks=100, used_blocks=30, cached_blocks=40)
+    )
+    (told_again,) = worker_message(_live(version)).versions
+    assert told_again.engine == version.engine
 
 
 def test_long_texts_are_cut() -> None:
