@@ -5,21 +5,27 @@ from typing import Protocol, cast
 
 import grpc
 from inference import open_inference_pb2, open_inference_pb2_grpc
+from inferplane.generation.v1 import generation_service_pb2, generation_service_pb2_grpc
 from inferplane.oip.v1 import rest_service_pb2, rest_service_pb2_grpc
+from inferplane.openai.v1 import openai_service_pb2, openai_service_pb2_grpc
 
 from services.rpc.server import RpcServer
 from services.worker.servicers import fast_stream
 from services.worker.servicers.fast_inference import PATH, FastInference
 from services.worker.servicers.fast_stream import FastStream
 from services.worker.servicers.front_server import FrontServer
+from services.worker.servicers.generation import GenerationServicer
 from services.worker.servicers.grpc_inference import AnswerSource, GrpcInferenceServicer
 from services.worker.servicers.grpcio_infer import GrpcioInfer
+from services.worker.servicers.openai_service import OpenAiServicer
 from services.worker.servicers.rest_inference import RestInferenceServicer
 from services.worker.settings import WorkerSettings
 
 _SERVICES = (
     open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name,
     rest_service_pb2.DESCRIPTOR.services_by_name["RestInferenceService"].full_name,
+    generation_service_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name,
+    openai_service_pb2.DESCRIPTOR.services_by_name["OpenAiService"].full_name,
 )
 
 
@@ -47,6 +53,19 @@ class Listening(Protocol):
         ...
 
 
+def _add_servicers(source: AnswerSource, server: grpc.aio.Server) -> None:
+    open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(
+        GrpcInferenceServicer(source), server
+    )
+    rest_service_pb2_grpc.add_RestInferenceServiceServicer_to_server(
+        RestInferenceServicer(source), server
+    )
+    generation_service_pb2_grpc.add_GenerationServiceServicer_to_server(
+        GenerationServicer(source), server
+    )
+    openai_service_pb2_grpc.add_OpenAiServiceServicer_to_server(OpenAiServicer(source), server)
+
+
 def listening(config: WorkerSettings) -> Listening:
     """The fast front on a unix socket where its codec is installed, else grpcio."""
     wants_front = config.front == "auto" and config.worker_address.startswith("unix:")
@@ -67,12 +86,7 @@ class _ByGrpcio:
 
     def serve(self, source: AnswerSource) -> None:
         """Add the servicers."""
-        open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(
-            GrpcInferenceServicer(source), self._rpc.grpc
-        )
-        rest_service_pb2_grpc.add_RestInferenceServiceServicer_to_server(
-            RestInferenceServicer(source), self._rpc.grpc
-        )
+        _add_servicers(source, self._rpc.grpc)
         GrpcioInfer(FastInference(source)).register(self._rpc.grpc)
 
     async def start(self) -> str:
@@ -106,11 +120,6 @@ class _ByFront:
         """Add the servicers; the hot path takes the place of one of their methods."""
         # The generated functions ask for a server and use two methods of it, which the table has.
         table = cast(grpc.aio.Server, self._server.methods)
-        open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(
-            GrpcInferenceServicer(source), table
-        )
-        rest_service_pb2_grpc.add_RestInferenceServiceServicer_to_server(
-            RestInferenceServicer(source), table
-        )
+        _add_servicers(source, table)
         self._server.methods.methods[PATH] = FastInference(source).begin
         self._server.methods.streams[fast_stream.PATH] = FastStream(source).open

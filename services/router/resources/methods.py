@@ -34,7 +34,7 @@ STREAM = f"{OIP}.ModelStreamInfer"
 TEXT_STREAM = f"{GENERATION}.GenerateStream"
 # The same, or all of it at once, in OpenAI's words: `model` in the JSON is the endpoint, or `endpoint@version`.
 OF_OPENAI = tuple(f"/{OPENAI}/{method}" for method in ("CreateChatCompletion", "CreateCompletion"))
-# What OpenAI's paths begin with, before they are transcoded.
+# Of that service, the other methods are the registry's. What OpenAI's paths begin with, before they are transcoded.
 OPENAI_PREFIX = "/v1/"
 # Of these, those that name no endpoint if they mean all that a worker has.
 OF_ENDPOINT_OR_ANY_WORKER = (f"{OIP}.ModelStatistics", f"{REST}.ModelStatistics")
@@ -44,12 +44,12 @@ OF_ANY_WORKER = tuple(
     for service in (OIP, REST)
     for method in ("ServerLive", "ServerReady", "ServerMetadata")
 )
-# Triton's repository and OpenAI's list of models are the registry's, unlike the other methods of these services.
-OF_REGISTRY = tuple(
+# Triton's repository is the registry's, unlike the other methods of these services.
+OF_REPOSITORY = tuple(
     f"/{service}/{method}"
     for service in (OIP, REST)
     for method in ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
-) + tuple(f"/{OPENAI}/{method}" for method in ("ListModels", "GetModel"))
+)
 OF_ANY_WORKER_PREFIX = "/grpc.health.v1.Health/"
 OF_REGISTRY_PREFIX = "/inferplane.registry.v1."
 # The router also answers reflection, for all that the edge serves.

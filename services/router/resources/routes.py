@@ -230,7 +230,7 @@ def _by_path() -> Any:
     exact |= {methods.path(m): _unless_named() for m in methods.OF_ENDPOINT_OR_ANY_WORKER}
     exact |= {path: _on_match(_any_worker_route()) for path in methods.OF_ANY_WORKER}
     exact |= {path: _on_match(_management_route(edge.DISCOVERY)) for path in methods.OF_DISCOVERY}
-    exact |= {path: _on_match(_management_route(edge.REGISTRY)) for path in methods.OF_REGISTRY}
+    exact |= {path: _on_match(_management_route(edge.REGISTRY)) for path in methods.OF_REPOSITORY}
     prefixes = {
         methods.OF_REGISTRY_PREFIX: _on_match(_management_route(edge.REGISTRY)),
         methods.OF_ANY_WORKER_PREFIX: _on_match(_management_route(edge.ANY_WORKER)),
@@ -244,7 +244,7 @@ def _by_path() -> Any:
     path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
     by_prefix = Matcher(
         matcher_tree={"input": path, "prefix_match_map": {"map": prefixes}},
-        on_no_match=_on_match(_refusal(404, "there is no such method or path here")),
+        on_no_match=_on_match(_no_such_path()),
     )
     return Matcher(
         matcher_tree={"input": path, "exact_match_map": {"map": exact}},
@@ -265,6 +265,19 @@ def _streams_apart(streams: Mapping[str, Any], texts: Mapping[str, Any], otherwi
             "input": wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path")),
             "exact_match_map": {"map": by_path},
         },
+        on_no_match={"matcher": _openai_apart(otherwise)},
+    )
+
+
+def _openai_apart(otherwise: Any) -> Any:
+    """OpenAI's other paths, transcoded or not: a model in their bodies must lead nowhere."""
+    others = {
+        methods.OPENAI_PREFIX: _on_match(_no_such_path()),
+        f"/{methods.OPENAI}/": _on_match(_management_route(edge.REGISTRY)),
+    }
+    path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
+    return Matcher(
+        matcher_tree={"input": path, "prefix_match_map": {"map": others}},
         on_no_match={"matcher": otherwise},
     )
 
@@ -347,6 +360,10 @@ def _no_such_model() -> Any:
 def _no_language_model() -> Any:
     text = f"the model '{replies.state(edge.ENDPOINT_STATE)}' is not a language model; call it with ModelInfer"
     return _refused_as(_GRPC_FAILED_PRECONDITION, _refusal_with(400, text))
+
+
+def _no_such_path() -> Any:
+    return _refusal(404, "there is no such method or path here")
 
 
 def _no_such_endpoint() -> Any:

@@ -28,8 +28,7 @@ _CODES = {
     Kind.DEADLINE_EXCEEDED: "timeout",
     Kind.UNAVAILABLE: "unavailable",
 }
-_REASONS = {"CONTEXT_LENGTH_EXCEEDED": "context_length_exceeded"}
-# What is refused because it is not there yet, unlike what is refused because it is wrong.
+_REASONS = {"CONTEXT_EXCEEDED": "context_length_exceeded"}
 _PARAM = re.compile(r"^[A-Za-z0-9_.\[\]-]{1,128}$")
 
 
