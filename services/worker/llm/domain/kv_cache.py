@@ -120,7 +120,8 @@ class KvCache:
             self._put(table, block)
         if table.root is not None:
             table.next_name = table.places + self.sizes.block_size
-            for name in self._names(table, tokens, len(tokens) // self.sizes.block_size):
+            names = self._names(table, tokens, len(tokens) // self.sizes.block_size)
+            for name in names[len(table.blocks) :]:
                 self._coming.setdefault(name, table)
         return table.places
 

@@ -58,6 +58,8 @@ class Engine:
             self._closed = True
             self._thread.close(_closing())
             await asyncio.wait([ended], timeout=_LAST_STEP_SECONDS)
+            if ended.done():
+                self._thread.join()
             for number in list(self._callers):  # of a thread that failed, or whose step never ends
                 self._deliver(number, Update(error=_closing()))
 

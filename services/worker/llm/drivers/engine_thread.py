@@ -25,12 +25,19 @@ class EngineThread:
         self._told = told
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._closed = False
+        self._thread: Thread | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         """Begin; what this returns is done when the thread has ended, after everything it had to tell."""
         ended: asyncio.Future[None] = loop.create_future()
-        Thread(target=self._run, args=(loop, ended), name="engine", daemon=True).start()
+        self._thread = Thread(target=self._run, args=(loop, ended), name="engine", daemon=True)
+        self._thread.start()
         return ended
+
+    def join(self) -> None:
+        """Once what `start` returned is done: until the thread has really gone, which is at once."""
+        assert self._thread is not None
+        self._thread.join()
 
     def submit(self, number: RequestId, request: GenerationRequest, room: int) -> None:
         """From the event loop: see `Stepper.submit`."""
