@@ -54,10 +54,9 @@ class Candidates:
 
     def top(self, count: int) -> tuple[Array, Array]:
         """Ids and logits of the so many largest, largest first; of equal ones, lower ids first."""
-        floor = -np.inf
-        if count <= len(self.largest):
-            # So many tokens at least are not below it: the largest of so many columns.
-            floor = np.partition(self.largest, -count)[-count]
+        # The largest of so many columns are so many tokens: none of those looked for is below the least of them.
+        bounds = self.largest if count <= len(self.largest) else self._table.ravel()
+        floor = np.partition(bounds, -count)[-count] if count <= len(bounds) else -np.inf
         ids, logits = self.above(floor)
         best = np.lexsort((ids, -logits))[:count]
         return ids[best], logits[best]

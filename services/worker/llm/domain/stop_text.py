@@ -74,6 +74,10 @@ class StopSearch:
             if armed and node.longest:
                 self._node, self._held = self._root, ""
                 return text[: place + 1 - len(node.longest)], node.longest
+        while not node.children and node.fallback is not None:
+            node = (
+                node.fallback
+            )  # a whole stop string, while not armed: it can't become a longer one
         self._node = node
         told = len(text) - node.depth
         self._held = text[told:]
