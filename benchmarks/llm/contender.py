@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from benchmarks.serving.process_tree import ProcessTree
 from services.cli.adapters.mesh import cores
 from services.rpc.address import free_port
 
-_REQUIREMENTS = Path(__file__).parent / "requirements"
+REQUIREMENTS = Path(__file__).parent / "requirements"
 _FRONT = Path(__file__).parent / "peers" / "openvino_front.py"
 _CACHE_GIB = 1  # of keys and values; for all who take a size
 _SLOTS = 16
@@ -64,8 +64,8 @@ class Catalog:
         return [self._openvino(tokens) for tokens in (256, 512)]
 
     def _openvino(self, step_tokens: int) -> Contender:
-        genai = version("openvino", "openvino-genai", _REQUIREMENTS)
-        environments = Environments(self.folder, _REQUIREMENTS)
+        genai = version("openvino", "openvino-genai", REQUIREMENTS)
+        environments = Environments(self.folder, REQUIREMENTS)
 
         def before() -> None:
             environments.python("openvino")
@@ -116,7 +116,9 @@ class Catalog:
         )
 
 
-def start_llama(llama: LlamaCpp, file: Path, folder: Path, *, slots: int) -> Running:
+def start_llama(
+    llama: LlamaCpp, file: Path, folder: Path, switches: Sequence[str] = (), *, slots: int
+) -> Running:
     """llama-server with so many requests at once."""
     port = free_port()
     options = {
@@ -127,7 +129,8 @@ def start_llama(llama: LlamaCpp, file: Path, folder: Path, *, slots: int) -> Run
         "--parallel": str(slots),
         "--ctx-size": str(_CONTEXT * slots),
     }
-    command = [str(llama.server), *(word for option in options.items() for word in option)]
+    words = (word for option in options.items() for word in option)
+    command = [str(llama.server), *words, *switches]
     environment = clean_environment()
     del environment["OMP_NUM_THREADS"]
     tree = ProcessTree.start(command, environment, folder, "llama")

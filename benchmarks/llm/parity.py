@@ -1,0 +1,209 @@
+"""Holds our tokenizer, template and texts against llama.cpp's: `python -m benchmarks.llm.parity --help`."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+from benchmarks.llm import corpus
+from benchmarks.llm.contender import REQUIREMENTS, Catalog, start_llama
+from benchmarks.llm.greedy import Greedy
+from benchmarks.llm.oracle import Oracle, OracleError
+from benchmarks.llm.prompts import Text
+from benchmarks.serving.environments import Environments
+from services.modelfiles.gguf_header import read_header
+from services.worker.llm.adapters import gguf_tokenizer
+from services.worker.llm.domain.engine_settings import Target
+from services.worker.llm.ports.tokenizer import ChatTemplate, Tokenizer
+
+_TEXTS = 50
+_NEW = 48  # tokens
+_GRAPHS = (
+    (Target.NATIVE, True),
+    (Target.PORTABLE, True),
+    (Target.NATIVE, False),
+    (Target.PORTABLE, False),
+)
+_SHOWN = 10  # differences
+_LONGEST_START = 120.0  # seconds
+
+
+@dataclass(slots=True)
+class Comparison:
+    """How many were alike, and the first that were not."""
+
+    what: str
+    compared: int = 0
+    size: int = 0  # tokens or characters
+    different: list[str] = field(default_factory=list)
+
+    def take(self, ours: Sequence[int] | str, theirs: Sequence[int] | str, told: str) -> None:
+        self.compared += 1
+        self.size += len(theirs)
+        if ours != theirs:
+            at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), -1)
+            near = slice(max(0, at - 2), at + 6)
+            said = f"{told}: at {at} of {len(ours)}/{len(theirs)}: ours {ours[near]!r}, theirs {theirs[near]!r}"
+            self.different.append(said)
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.what}: {self.compared} compared, {self.size} long, {len(self.different)} different"
+        yield from (f"  {one}" for one in self.different[:_SHOWN])
+
+
+def compare_tokens(oracle: Oracle, ours: Tokenizer, texts: Iterator[str]) -> Comparison:
+    """Token by token."""
+    result = Comparison("tokens")
+    for text in texts:
+        result.take(ours.encode(text, special=False), oracle.tokens(text), repr(text[:60]))
+    return result
+
+
+def compare_templates(oracle: Oracle, ours: ChatTemplate) -> Comparison:
+    """Every order of up to three roles, with contents that are odd."""
+    result = Comparison("templates")
+    for messages in conversations():
+        told = ", ".join(message["role"] for message in messages)
+        result.take(ours.render(messages), oracle.template(messages), told)
+    return result
+
+
+def conversations() -> Iterator[list[dict[str, str]]]:
+    """All orders of roles; contents empty, spaced, of many lines, with names of special tokens."""
+    contents = (
+        "Hi",
+        "",
+        "  spaced  ",
+        "two\nlines\n",
+        "<|im_end|>",
+        "{{ x }} {% y %}",
+        "👍🏽 中文",
+    )
+    number = itertools.count()
+    for length in (1, 2, 3):
+        for roles in itertools.product(("system", "user", "assistant"), repeat=length):
+            yield [
+                {"role": role, "content": contents[next(number) % len(contents)]} for role in roles
+            ]
+
+
+def compare_texts(
+    oracle: Oracle,
+    continued: Callable[[Sequence[int], int], list[int]],
+    prompts: Sequence[list[int]],
+) -> Comparison:
+    """Greedy, token by token."""
+    result = Comparison("greedy texts")
+    for number, prompt in enumerate(prompts):
+        result.take(continued(prompt, _NEW), oracle.continued(prompt, _NEW), f"prompt {number}")
+    return result
+
+
+def prompts(tokenizer: Tokenizer, template: ChatTemplate | None, count: int) -> list[list[int]]:
+    """Half of them plain text, half questions in the chat's form."""
+    text = Text(lambda words: tokenizer.encode(words, special=False))
+    draw = np.random.default_rng(4)
+    found = []
+    for number in range(count):
+        words, _ = text.cut(draw, int(draw.integers(8, 97)))
+        if number % 2 and template is not None:
+            words = template.render([{"role": "user", "content": words}])
+        found.append(tokenizer.encode(words, special=True))
+    return found
+
+
+def until_answers(oracle: Oracle, dead: Callable[[], str]) -> None:
+    """Wait until a started server answers."""
+    begun = time.monotonic()
+    while True:
+        try:
+            oracle.tokens("x")
+        except OSError as error:
+            if told := dead():
+                raise OracleError(told) from error
+            if time.monotonic() - begun > _LONGEST_START:
+                raise
+            time.sleep(0.1)  # another process's readiness cannot be waited on
+        else:
+            return
+
+
+def run(oracle: Oracle, order: argparse.Namespace, catalog: Catalog) -> list[Comparison]:
+    """What was asked for."""
+    fields = read_header(catalog.files.original()).metadata
+    tokenizer = gguf_tokenizer.read_tokenizer(fields, len(fields["tokenizer.ggml.tokens"]))
+    template = gguf_tokenizer.template_of(fields)
+    done = []
+    if "tokens" in order.what:
+        python = Environments(order.cache, REQUIREMENTS).python("corpus")
+        django = next(python.parents[1].glob("lib/python*/site-packages/django"))
+        texts = itertools.islice(corpus.texts(django), order.texts)
+        done.append(compare_tokens(oracle, tokenizer, texts))
+    if "templates" in order.what and template is not None:
+        done.append(compare_templates(oracle, template))
+    if "texts" in order.what:
+        asked = prompts(tokenizer, template, order.prompts)
+        for target, exact in _GRAPHS:
+            with Greedy.open(catalog.files.original(), target, exact=exact) as greedy:
+                compared = compare_texts(oracle, greedy.continued, asked)
+            compared.what = f"greedy texts, {target.value}, {'float32' if exact else 'quantised'}"
+            done.append(compared)
+    return done
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.llm.parity", description=__doc__)
+    add = parser.add_argument
+    kinds = ["tokens", "templates", "texts"]
+    add(
+        "--what", type=lambda t: t.split(","), default=kinds, help="by commas; default: %(default)s"
+    )
+    add("--texts", type=int, default=100_000, help="of the corpus, at most; default: %(default)s")
+    add("--prompts", type=int, default=_TEXTS, help="greedy texts; default: %(default)s")
+    add("--server", default="", help="a llama-server that runs; default: one is built and started")
+    default = platformdirs.user_cache_path("inferplane") / "benchmarks"
+    add("--cache", type=Path, default=default, help="for files and builds: %(default)s")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Compare and say; 1 if something that must be alike is not."""
+    order = parsed()
+    catalog = Catalog(order.cache.expanduser().absolute())
+    if order.server:
+        done = run(Oracle(order.server), order, catalog)
+    else:
+        catalog.llama.make()
+        with tempfile.TemporaryDirectory(prefix="ip-p-") as folder:
+            running = start_llama(
+                catalog.llama,
+                catalog.files.twin(),
+                Path(folder),
+                ("--no-prefill-assistant",),
+                slots=1,
+            )
+            try:
+                oracle = Oracle(running.address)
+                until_answers(oracle, running.dead)
+                done = run(oracle, order, catalog)
+            finally:
+                running.stop()
+    for comparison in done:
+        for line in comparison.lines():
+            print(line, flush=True)
+    # A quantised graph may choose another word where two are nearly as likely; the rest may not differ.
+    return 1 if any(one.different for one in done if not one.what.endswith("quantised")) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
