@@ -35,7 +35,8 @@ class Continuation:
     number: int  # grows with each: the order of arrival
     index: int  # which of the request's texts
     priority: int
-    tokens: list[TokenId]  # prompt, then what was chosen
+    # Prompt, then what was chosen. The texts of a request share their prompt until they begin.
+    tokens: tuple[TokenId, ...] | list[TokenId]
     prompt_tokens: int
     table: BlockTable
     share: Share  # of its tenant

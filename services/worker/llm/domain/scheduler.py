@@ -19,6 +19,9 @@ from services.worker.llm.domain.kv_cache import KvCache, Prefix
 from services.worker.llm.domain.step_plan import Draft, StepPlan
 from services.worker.llm.domain.waiting_line import WaitingLine
 
+# Texts that wait for what others compute are passed, but of thousands that wait for the same not all are asked.
+_LOOKED_AT = 128
+
 _rank = attrgetter("rank")
 _number = attrgetter("number")
 
@@ -107,6 +110,7 @@ class Scheduler:
 
     def append(self, text: Continuation, token: TokenId) -> None:
         """A running text, of which nothing is lacking, goes on with this token."""
+        assert isinstance(text.tokens, list)
         text.tokens.append(token)
 
     def end(self, text: Continuation) -> None:
@@ -138,7 +142,7 @@ class Scheduler:
             number=next(self._numbers),
             index=index,
             priority=request.priority,
-            tokens=list(request.prompt),
+            tokens=request.prompt,
             prompt_tokens=len(request.prompt),
             table=self.cache.table(request.tenant, request.priority, salt),
             share=self._waiting.share(request.tenant, request.priority),
@@ -204,13 +208,17 @@ class Scheduler:
     def _admit(self, draft: Draft, before: int | None = None) -> None:
         """Begin texts that wait, as long as there is room; with `before`, only more urgent ones than that."""
         full: set[str] = set()
-        for text in self._waiting.in_order(full):
-            if not draft.left or len(self._running) >= self._limits.running:
+        patience = _LOOKED_AT
+        in_order = self._waiting.in_order(full)
+        while draft.left and patience and len(self._running) < self._limits.running:
+            text = next(in_order, None)
+            if text is None:
                 return
             if before is not None and text.priority >= before:
                 return
             prefix = self.cache.prefix(text.table, text.tokens)
             if prefix.awaited is not None:
+                patience -= 1
                 continue
             match self._shortage(text, prefix):
                 case Shortage.BLOCKS:
@@ -242,6 +250,7 @@ class Scheduler:
         self._waiting.began(text)
         text.move(Phase.RUNNING)
         insort(self._running, text, key=_rank)
+        text.tokens = list(text.tokens)
         text.computed = self.cache.adopt(text.table, prefix.blocks, text.tokens)
         if text.found is None:
             text.found = text.computed
