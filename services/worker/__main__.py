@@ -20,6 +20,7 @@ from services.worker.adapters.artifact_cache import DiskArtifactCache
 from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
 from services.worker.adapters.child_rerun import ChildReruns
 from services.worker.adapters.discovery_client import DiscoveryRegistration, Identity
+from services.worker.adapters.engine_metrics import MeteredEngines
 from services.worker.adapters.flight_box import FlightBoxes
 from services.worker.adapters.machine_memory import bytes_allowed
 from services.worker.adapters.metrics import PrometheusMeter
@@ -34,7 +35,12 @@ from services.worker.drivers.runner_parts import RunnerDefaults, RunnerParts
 from services.worker.drivers.upkeep import Upkeep
 from services.worker.drivers.worker import Worker
 from services.worker.listening import Listening, listening
+from services.worker.llm.adapters.graph_child import BuildBounds
+from services.worker.llm.adapters.model_loader import FileModelLoader
+from services.worker.llm.domain.engine_settings import EngineSettings, Target
+from services.worker.ports.languages import Languages
 from services.worker.servicers.grpc_inference import AnswerSource
+from services.worker.servicers.text_answer import ReaderBounds
 from services.worker.settings import WorkerSettings
 
 _log = structlog.get_logger("services.worker")
@@ -81,7 +87,8 @@ async def serve(config: WorkerSettings) -> None:
         sources.flights.open()
         stack.callback(sources.flights.close)
         roster = worker.furnish(_parts(config, worker, rpc, sources, memory))
-        rpc.serve(AnswerSource(roster, worker.is_ready, RELEASE, config.max_message_bytes))
+        bounds = ReaderBounds(config.stalled_reader_seconds, config.stalled_reader_bytes)
+        rpc.serve(AnswerSource(roster, worker.is_ready, RELEASE, config.max_message_bytes, bounds))
         identity = _identity(config, name, await rpc.start())
         stack.push_async_callback(rpc.stop, _LAST_GRACE)
         registration = DiscoveryRegistration(discovery, identity, config.lease_seconds)
@@ -122,6 +129,7 @@ def _parts(
             memory=memory,
         ),
         meter=PrometheusMeter(prometheus_client.REGISTRY),
+        languages=_languages(config, memory),
         health=rpc,
         traffic=worker.traffic,
         loads=asyncio.Semaphore(config.loads_at_once),
@@ -140,6 +148,25 @@ def _parts(
             quiet_seconds=_QUIET_SECONDS,
         ),
     )
+
+
+def _languages(config: WorkerSettings, memory: RuntimeMemory) -> Languages:
+    defaults = EngineSettings(
+        kv_cache_bytes=config.kv_cache_bytes,
+        max_running_requests=config.max_running_requests,
+        max_step_tokens=config.max_step_tokens,
+        max_queue_requests=config.max_queue_requests,
+        max_output_tokens=config.max_output_tokens,
+        target=Target(config.generation_target),
+        threads=config.engine_threads or len(os.sched_getaffinity(0)),
+        execution_providers=config.execution_providers,
+    )
+    loader = FileModelLoader(
+        config.state_dir / "cache" / "graphs",
+        bounds=BuildBounds(memory_bytes=config.load_memory_bytes),
+        memory=memory,
+    )
+    return Languages(loader, MeteredEngines(prometheus_client.REGISTRY), defaults)
 
 
 def _bounds(config: WorkerSettings) -> ProbeBounds:
