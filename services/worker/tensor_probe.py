@@ -5,18 +5,12 @@ begins, then one `{"report": …}` or `{"error": …}`. A model that crashes, ne
 process with it, and the last stage says where.
 """
 
-import math
 import os
-import resource
-import signal
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import BinaryIO
-
-import orjson
 
 from services.rpc.errors import InferplaneError
 from services.worker.adapters import probe_order
@@ -25,6 +19,7 @@ from services.worker.adapters.onnx_files import check_graph, check_tree
 from services.worker.adapters.onnx_graph import is_steady
 from services.worker.adapters.onnx_session import OnnxSession, OnnxSessionLoader
 from services.worker.adapters.probe_order import ProbeOrder
+from services.worker.adapters.trial_process import Lines, bound
 from services.worker.domain import example, varied_inputs
 from services.worker.domain.assignment import BatchAxis, Tuning
 from services.worker.domain.batch_check import BatchCheck, CheckBounds, Verdict
@@ -36,48 +31,23 @@ from services.worker.domain.signature import Signature
 from services.worker.domain.tuning import Room, Search
 from services.worker.ports.session import ProbeReport
 
-_NICENESS = 5  # the worker's calls come first
 _CHECK_SHARE = 0.25  # of the time for all of a try, before the check makes no larger batches
 _TUNED_TIMES = 4  # so much larger batches than the worker's default are measured
 _MEASUREMENTS = 25  # that the time for measuring is shared out to
 _CPU = ("CPUExecutionProvider",)
 
 
-class Lines:
-    """The pipe to the worker."""
-
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
-
-    def write(self, line: Mapping[str, object]) -> None:
-        """One line, at once."""
-        self._out.write(orjson.dumps(line) + b"\n")
-        self._out.flush()
-
-
 def main() -> None:
     """Read the order, try, tell."""
-    # Only lines go to stdout: whatever a library prints goes to stderr.
-    lines = Lines(os.fdopen(os.dup(1), "wb"))
-    os.dup2(2, 1)
+    lines = Lines.on_stdout()
     order = probe_order.from_json(sys.stdin.buffer.read())
-    bound(order)
+    bound(order.seconds, order.memory_bytes)
     try:
         lines.write({"report": asdict(examine(order, lines))})
     except LoadError as error:
         lines.write({"error": str(error)})
     except MemoryError:
         lines.write({"error": f"it needs more than the {order.memory_bytes} bytes it may have"})
-
-
-def bound(order: ProbeOrder) -> None:
-    """Let this process take no more time and memory than it may."""
-    os.nice(_NICENESS)
-    # Should the worker die meanwhile, nobody else ends this process.
-    signal.alarm(math.ceil(order.seconds) + 1)
-    if order.memory_bytes and sys.platform == "linux":  # elsewhere the kernel has no such bound
-        resource.setrlimit(resource.RLIMIT_AS, (order.memory_bytes, order.memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def examine(order: ProbeOrder, lines: Lines) -> ProbeReport:

@@ -5,7 +5,6 @@ object: `{"begun": index}`, then `{"outputs": …}` or `{"refused": …}`; the l
 blame.
 """
 
-import os
 import sys
 from typing import Any
 
@@ -14,17 +13,16 @@ import orjson
 from services.rpc.errors import InferplaneError
 from services.worker.adapters import array_text, probe_order
 from services.worker.adapters.onnx_session import OnnxSessionLoader
+from services.worker.adapters.trial_process import Lines, bound
 from services.worker.domain.load_state import LoadError
-from services.worker.tensor_probe import Lines, bound
 
 
 def main() -> None:
     """Load, then one request after the other."""
-    lines = Lines(os.fdopen(os.dup(1), "wb"))
-    os.dup2(2, 1)
+    lines = Lines.on_stdout()
     said: dict[str, Any] = orjson.loads(sys.stdin.buffer.read())
     order = probe_order.from_json(said["order"].encode())
-    bound(order)
+    bound(order.seconds, order.memory_bytes)
     loader = OnnxSessionLoader(
         intra_op_threads=order.intra_op_threads, execution_providers=order.execution_providers
     )

@@ -1,18 +1,17 @@
 """Runs the probe in a child process and turns however that ends into a report or a reason."""
 
 import asyncio
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
 import structlog
 from pydantic import TypeAdapter
 
 from services.worker.adapters import probe_order
 from services.worker.adapters.probe_order import ProbeOrder
+from services.worker.adapters.trial_process import end_of, last_of, stage_of
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.load_state import LoadError
 from services.worker.ports.session import ProbeReport
@@ -86,7 +85,7 @@ class ChildProbe:
             child.kill()
             lines, _ = await asyncio.to_thread(child.communicate)
             raise LoadError(
-                f"it was still {_stage(lines)} after {seconds:g} s"
+                f"it was still {stage_of(lines)} after {seconds:g} s"
                 " (INFERPLANE_LOAD_TIMEOUT_SECONDS)"
             ) from error
         finally:  # also when this is cancelled: the thread ends with the child
@@ -95,26 +94,12 @@ class ChildProbe:
         return lines, errors, child.returncode
 
     def _report(self, lines: bytes, code: int) -> ProbeReport:
-        last = _last(lines)
+        last = last_of(lines)
         if "error" in last:
             raise LoadError(str(last["error"]))
         if "report" in last:
             return _REPORT.validate_python(last["report"])
-        how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
         raise LoadError(
-            f"it crashed a trial process ({how}) while {_stage(lines)}; it may have"
+            f"it crashed a trial process ({end_of(code)}) while {stage_of(lines)}; it may have"
             f" {self._bounds.memory_bytes} bytes (INFERPLANE_LOAD_MEMORY_BYTES)"
         )
-
-
-def _last(lines: bytes) -> dict[str, object]:
-    """The last whole line."""
-    whole = lines.split(b"\n")[:-1]
-    if not whole:
-        return {}
-    last: dict[str, object] = orjson.loads(whole[-1])
-    return last
-
-
-def _stage(lines: bytes) -> str:
-    return str(_last(lines).get("stage", "starting"))

@@ -138,6 +138,11 @@ def packed(matrix: QuantisedMatrix) -> Array:
     return packed_q
 
 
+def looked_back(plan: ModelPlan, index: int) -> int:
+    """A layer's window as the runtime counts it: without the asking token; -1: all."""
+    return plan.windows[index] - 1
+
+
 def rope_tables(
     writer: GraphWriter, plan: ModelPlan, dtype: Any = np.float32
 ) -> list[tuple[str, str]]:
@@ -177,11 +182,13 @@ def gathered(writer: GraphWriter, ids: str, weights: Weights) -> str:
     return writer.node("Cast", [writer.node("Gather", [table, ids], axis=0)], to=1)  # FLOAT
 
 
-def multiplied(writer: GraphWriter, name: str, x: str, linear: Linear) -> str:
+def multiplied(
+    writer: GraphWriter, name: str, x: str, linear: Linear, dtype: Any = np.float32
+) -> str:
     """A linear of float weights."""
     if isinstance(linear.weights, QuantisedMatrix):
         raise TypeError(f"{name} is quantised")
-    y = writer.node("MatMul", [x, writer.weight(name, linear.weights.T)])
+    y = writer.node("MatMul", [x, writer.weight(name, linear.weights.T.astype(dtype))])
     if linear.bias is None:
         return y
-    return writer.node("Add", [y, writer.weight(f"{name}.bias", linear.bias)])
+    return writer.node("Add", [y, writer.weight(f"{name}.bias", linear.bias.astype(dtype))])

@@ -18,6 +18,10 @@ BLOCKS = "blocks"
 CACHE = "kv"  # of our own operators
 BLOCK_SIZE = 16  # of our own operators, tokens
 
+# Of the runtime's own operators on GPUs, which take blocks of 256 tokens in all of their versions.
+CUDA_BLOCK_SIZE = 256
+LONGEST = "longest"  # of all requests: new tokens, and tokens after the step
+
 # Of slots.
 LAST_PLACES = "last_places"  # per request: its tokens in the cache after the step, less one
 MOST_TOKENS = "most_tokens"  # of a request after the step, or more

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from services.worker.domain.load_state import LoadError
 from services.worker.llm.adapters.cache_memory import CacheMemory
 from services.worker.llm.adapters.graph_names import (
     BLOCK_SIZE,
@@ -27,6 +26,7 @@ from services.worker.llm.adapters.graph_session import (
 )
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.model_shape import ModelShape
+from services.worker.llm.domain.room import CacheForm, capacity_of
 from services.worker.llm.domain.step import Array, RunnerCapacity, StepInput
 
 # Named as in StepInput.
@@ -51,7 +51,8 @@ class NativeRunner:
         cache_dtype: Any = np.float16,
     ) -> None:
         """Load the graph and take the cache. Raises LoadError."""
-        self._capacity = _capacity(shape, settings, cache_dtype)
+        form = CacheForm(block_size=BLOCK_SIZE, bytes_per_number=np.dtype(cache_dtype).itemsize)
+        self._capacity = capacity_of(shape, settings, form)
         block = BLOCK_SIZE * shape.head_size
         cache_shape = (shape.layers, 2, self._capacity.blocks, shape.kv_heads, block)
         size = math.prod(cache_shape) * np.dtype(cache_dtype).itemsize
@@ -83,27 +84,3 @@ class NativeRunner:
         self._binding = None
         self._session = None
         self._cache = None
-
-
-def _capacity(shape: ModelShape, settings: EngineSettings, cache_dtype: Any) -> RunnerCapacity:
-    token = 2 * shape.layers * shape.kv_heads * shape.head_size * np.dtype(cache_dtype).itemsize
-    context = context_of(shape, settings)
-    blocks = settings.kv_cache_bytes // (token * BLOCK_SIZE)
-    if not blocks:
-        raise LoadError(
-            f"kv_cache_bytes is {settings.kv_cache_bytes}: not one block of {BLOCK_SIZE} tokens fits, which"
-            f" takes {token * BLOCK_SIZE} bytes; a request of {context} tokens takes {token * context}"
-        )
-    return RunnerCapacity(
-        blocks=blocks,
-        block_size=BLOCK_SIZE,
-        max_tokens=settings.max_step_tokens,
-        max_requests=settings.max_running_requests,
-        max_blocks=-(-context // BLOCK_SIZE),
-        vocabulary_size=shape.vocabulary_size,
-    )
-
-
-def context_of(shape: ModelShape, settings: EngineSettings) -> int:
-    """Tokens of prompt and answer together."""
-    return min(settings.context_length or shape.context_length, shape.context_length)

@@ -110,7 +110,6 @@ class PortableDialect:
         (past_keys, keys), (past_values, values) = cache_names(index)
         caches = [past_keys, past_values, LAST_PLACES, MOST_TOKENS]
         tables = self._tables[self._plan.layer_ropes[index]]
-        window = self._plan.windows[index]
         heads, _, _ = writer.nodes(
             "GroupQueryAttention",
             [query, key, value, *caches, *tables, *[""] * 7, LENGTHS],
@@ -119,7 +118,7 @@ class PortableDialect:
             num_heads=shape.heads,
             kv_num_heads=shape.kv_heads,
             do_rotary=1,
-            local_window_size=window or -1,
+            local_window_size=decoder_graph.looked_back(self._plan, index),
             softcap=self._plan.attention_softcap,
             scale=self._plan.attention_scale,
         )

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from services.worker.domain.load_state import LoadError
 from services.worker.llm.adapters.cache_memory import CacheMemory
 from services.worker.llm.adapters.graph_names import (
     IDS,
@@ -26,10 +25,9 @@ from services.worker.llm.adapters.graph_session import (
 )
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.model_shape import ModelShape
+from services.worker.llm.domain.room import CacheForm, capacity_of
 from services.worker.llm.domain.slot_runs import SlotRun, SlotRuns
 from services.worker.llm.domain.step import Array, RunnerCapacity, StepInput
-
-_WANTED_SLOTS = 4  # rather than fewer, slots hold less than the model's context
 
 
 class PortableRunner:
@@ -39,7 +37,7 @@ class PortableRunner:
         self, graph: Path, shape: ModelShape, settings: EngineSettings, session: SessionSettings
     ) -> None:
         """Load the graph and take the cache. Raises LoadError."""
-        self._capacity = _capacity(shape, settings)
+        self._capacity = capacity_of(shape, settings, CacheForm(bytes_per_number=4))
         slots, length = self._capacity.blocks, self._capacity.block_size
         cache_shape = (slots, shape.kv_heads, length, shape.head_size)
         memory = CacheMemory(2 * shape.layers * math.prod(cache_shape) * 4)
@@ -112,24 +110,3 @@ class PortableRunner:
         self._bindings.clear()
         self._session = None
         self._caches.clear()
-
-
-def _capacity(shape: ModelShape, settings: EngineSettings) -> RunnerCapacity:
-    token = 2 * shape.layers * shape.kv_heads * shape.head_size * 4
-    context = min(settings.context_length or shape.context_length, shape.context_length)
-    tokens = settings.kv_cache_bytes // token
-    length = min(context, max(tokens // _WANTED_SLOTS, 1))
-    slots = min(tokens // length, settings.max_running_requests)
-    if not slots:
-        raise LoadError(
-            f"kv_cache_bytes is {settings.kv_cache_bytes}: not one token fits, which takes {token} bytes"
-        )
-    return RunnerCapacity(
-        blocks=slots,
-        block_size=length,
-        max_tokens=settings.max_step_tokens,
-        max_requests=settings.max_running_requests,
-        max_blocks=1,
-        vocabulary_size=shape.vocabulary_size,
-        slots=True,
-    )

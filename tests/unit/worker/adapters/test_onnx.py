@@ -253,7 +253,7 @@ def examined(folder: Path, graph: bytes, settings: RunSettings) -> ProbeReport:
     order = dataclasses.replace(
         ORDER, spec=spec_with(graph, settings), folder=folder, seconds=30, tune_seconds=0
     )
-    return tensor_probe.examine(order, tensor_probe.Lines(io.BytesIO()))
+    return tensor_probe.examine(order, Lines(io.BytesIO()))
 
 
 def test_a_declared_axis_that_fails_the_check_is_a_failed_load(tmp_path: Path) -> None:

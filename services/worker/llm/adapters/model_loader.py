@@ -1,0 +1,129 @@
+"""Loads language models: the graph from the cache or made there, the runner, the tokenizer, the chat template."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from services.worker.adapters.runtime_memory import RuntimeMemory
+from services.worker.domain.load_state import LoadError
+from services.worker.llm.adapters import graph_child, operators
+from services.worker.llm.adapters.graph_cache import GraphCache
+from services.worker.llm.adapters.graph_child import BuildBounds, BuildOrder
+from services.worker.llm.adapters.graph_files import GraphFacts
+from services.worker.llm.adapters.graph_runner import open_runner
+from services.worker.llm.adapters.graph_session import SessionSettings
+from services.worker.llm.adapters.model_words import read_words
+from services.worker.llm.domain.engine_settings import EngineSettings, Target
+from services.worker.llm.drivers.warm_up import warm_up
+from services.worker.llm.ports.language_model import LanguageModel
+from services.worker.llm.ports.runner import Runner
+
+_CACHE_BYTES = 20 * 1024**3
+_CUDA = "CUDAExecutionProvider"
+_PACKAGE = Path(__file__).parent.parent
+# The code that decides what is in a graph.
+_WRITERS = (
+    "adapters/*_graph.py",
+    "adapters/graph_[fnw]*.py",
+    "adapters/panels.py",
+    "adapters/tensor_forms.py",
+    "adapters/file_weights.py",
+    "domain/layer_ir.py",
+    "domain/quantised.py",
+    "domain/model_shape.py",
+)
+
+
+class FileModelLoader:
+    """LanguageModelLoader of verified files."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        bounds: BuildBounds | None = None,
+        cache_bytes: int = _CACHE_BYTES,
+        memory: RuntimeMemory | None = None,
+        library: Path | None = None,
+    ) -> None:
+        """Assign only.
+
+        Args:
+            root: where graphs are kept; made if it isn't there, shared by all workers of a machine.
+            bounds: of the process that writes a graph.
+            cache_bytes: of all graphs.
+            memory: that tensor models' runs share.
+            library: of operators, built elsewhere.
+        """
+        self._cache = GraphCache(root, cache_bytes)
+        self._bounds = bounds or BuildBounds()
+        self._memory = memory
+        self._library = library
+
+    def load(self, folder: Path, digest: str, settings: EngineSettings) -> LanguageModel:
+        """Blocks until it is warm. Raises LoadError."""
+        target = self._target(settings)
+        key = graph_key(digest, target)
+        make = partial(self._make, folder, target)
+        with ExitStack() as stack:
+            place, facts = stack.enter_context(self._cache.hold(key, make))
+            # Reading words takes as long as opening the graph.
+            thread = stack.enter_context(ThreadPoolExecutor(1))
+            reading = thread.submit(read_words, folder, facts.shape.vocabulary_size)
+            runner = self._runner(place, facts, settings)
+            failed = stack.enter_context(ExitStack())
+            failed.callback(runner.close)
+            words = reading.result()
+            failed.pop_all()
+        return LanguageModel(facts.shape, runner, words.tokenizer, words.template)
+
+    def _target(self, settings: EngineSettings) -> Target:
+        """What the graph is made for. Raises LoadError if this worker can't run it."""
+        target = settings.target
+        has_operators = operators.library(self._library) is not None
+        if target is Target.AUTO:
+            if settings.execution_providers[:1] == (_CUDA,):
+                return Target.CUDA
+            return Target.NATIVE if has_operators else Target.PORTABLE
+        if target is Target.NATIVE and not has_operators:
+            raise LoadError(
+                "its settings ask for the target NATIVE, whose operators are not built here"
+                " (`./inferplane operators`)"
+            )
+        return target
+
+    def _make(self, folder: Path, target: Target, fresh: Path) -> None:
+        graph_child.build(
+            BuildOrder(place=folder, folder=fresh, target=target, bounds=self._bounds)
+        )
+
+    def _runner(self, place: Path, facts: GraphFacts, settings: EngineSettings) -> Runner:
+        session = SessionSettings(
+            threads=settings.threads,
+            providers=_providers(facts.target, settings),
+            operators=operators.library(self._library) if facts.target is Target.NATIVE else None,
+            memory=self._memory,
+        )
+        runner = open_runner(place, facts, settings, session)
+        with ExitStack() as failed:
+            failed.callback(runner.close)
+            warm_up(runner)
+            failed.pop_all()
+        return runner
+
+
+def graph_key(digest: str, target: Target) -> str:
+    """Of a model's files, what the graph is for, and the code that writes it."""
+    key = hashlib.sha256(f"{digest} {target.value}".encode())
+    for pattern in _WRITERS:
+        for path in sorted(_PACKAGE.glob(pattern)):
+            key.update(path.read_bytes())
+    return key.hexdigest()[:32]
+
+
+def _providers(target: Target, settings: EngineSettings) -> tuple[str, ...]:
+    if target is Target.CUDA and _CUDA not in settings.execution_providers:
+        return (_CUDA, "CPUExecutionProvider")
+    return settings.execution_providers
