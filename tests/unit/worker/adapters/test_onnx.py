@@ -18,6 +18,7 @@ from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
 from services.worker.adapters.onnx_files import check_graph, check_tree
 from services.worker.adapters.onnx_session import OnnxSession, OnnxSessionLoader
 from services.worker.adapters.probe_order import ProbeOrder
+from services.worker.adapters.trial_process import Lines
 from services.worker.domain.assignment import (
     BatchAxis,
     PaddedInput,
