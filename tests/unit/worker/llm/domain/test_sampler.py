@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ class _Text:
     sampling: TextSampling
 
 
-def _text(seed: int = 0, **settings: object) -> _Text:
+def _text(seed: int = 0, **settings: Any) -> _Text:
     sampling = TextSampling(
-        SamplingSettings(**settings),  # type: ignore[arg-type] # named by the test
+        SamplingSettings(**settings),
         (1, 2, 3),
         key=random_key(seed, 0),
         end_ids=frozenset({0}),
@@ -35,7 +36,7 @@ def _logits(rows: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).normal(0, 4, (rows, _SIZE)).astype(np.float32)
 
 
-_KINDS: list[dict[str, object]] = [
+_KINDS: list[dict[str, Any]] = [
     {"temperature": 0.0},
     {},
     {"top_p": 0.9, "temperature": 0.7},
@@ -74,7 +75,7 @@ def test_rows_wider_than_the_vocabulary_are_cut() -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf], ids=["NaN", "infinite"])
 @pytest.mark.parametrize("settings", _KINDS, ids=str)
 def test_logits_that_are_not_numbers_end_their_request_only(
-    bad: float, settings: dict[str, object]
+    bad: float, settings: dict[str, Any]
 ) -> None:
     """The row has an INTERNAL error; the others have their tokens."""
     logits = _logits(3)
@@ -98,7 +99,12 @@ def test_logprobs_are_those_of_the_model_itself() -> None:
     logits = _logits(1)
     row = logits[0].astype(np.float64)
     expected = row - row.max() - np.log(np.exp(row - row.max()).sum())
-    settings = {"temperature": 0.0, "logit_bias": {7: 100.0}, "logprobs": True, "top_logprobs": 4}
+    settings: dict[str, Any] = {
+        "temperature": 0.0,
+        "logit_bias": {7: 100.0},
+        "logprobs": True,
+        "top_logprobs": 4,
+    }
     chosen = choose(logits, [_text(**settings)])[0]
     assert chosen.token_id == 7
     assert chosen.logprob is not None

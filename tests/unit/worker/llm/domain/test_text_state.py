@@ -1,5 +1,7 @@
 """A text from its first token to its end."""
 
+from typing import Any
+
 import pytest
 
 from services.worker.llm.domain.generation import (
@@ -18,8 +20,8 @@ _A, _B, _NEWLINE, _E1, _E2, _STOP = range(1, 7)
 _VOCABULARY = Vocabulary(len(_WORDS), _WORDS.__getitem__, frozenset({_END}))
 
 
-def _begin(room: int = 100, **settings: object) -> TextState:
-    sampling = SamplingSettings(**settings)  # type: ignore[arg-type] # named by the test
+def _begin(room: int = 100, **settings: Any) -> TextState:
+    sampling = SamplingSettings(**settings)
     request = GenerationRequest(prompt=(1, 2), sampling=sampling)
     return begin_texts(request, _VOCABULARY, room)[0]
 
