@@ -5,6 +5,7 @@ from dataclasses import replace
 from services.worker.domain.assignment import RunSettings
 from services.worker.llm.domain.engine_settings import EngineSettings, Target
 from services.worker.llm.domain.model_shape import ModelShape
+from services.worker.llm.domain.step import RunnerCapacity
 
 
 def engine_settings(given: RunSettings, defaults: EngineSettings) -> EngineSettings:
@@ -26,7 +27,8 @@ def engine_settings(given: RunSettings, defaults: EngineSettings) -> EngineSetti
     )
 
 
-def fitted(wanted: EngineSettings, shape: ModelShape) -> EngineSettings:
-    """The settings for a model: its context's length is the most, and what is used if they don't say."""
-    length = min(wanted.context_length or shape.context_length, shape.context_length)
+def fitted(wanted: EngineSettings, shape: ModelShape, capacity: RunnerCapacity) -> EngineSettings:
+    """The settings for a model: its context's length is the most, as far as one request has room for it."""
+    room = capacity.block_size * min(capacity.max_blocks, capacity.blocks)
+    length = min(wanted.context_length or shape.context_length, shape.context_length, room)
     return replace(wanted, context_length=length)

@@ -57,7 +57,7 @@ class TextLoader:
                 model = await asyncio.to_thread(load, folder, spec.digest, wanted)
                 stack.callback(model.runner.close)
                 self._progressed(LoadState.WARMING)
-                settings = fitted(wanted, model.shape)
+                settings = fitted(wanted, model.shape, model.runner.capacity)
                 engine = languages.engines.engine(spec.name, model, settings)
                 kept = stack.pop_all()
         served = self._served(spec, model, settings, engine)

@@ -6,6 +6,7 @@ from services.worker.domain.assignment import GenerationSettings, RunSettings
 from services.worker.domain.generation_plan import engine_settings, fitted
 from services.worker.llm.domain.engine_settings import EngineSettings, Target
 from services.worker.llm.domain.model_shape import ModelShape
+from services.worker.llm.domain.step import RunnerCapacity
 
 DEFAULTS = EngineSettings(threads=2)
 SHAPE = ModelShape(
@@ -57,10 +58,28 @@ def test_every_setting_comes_before_the_default() -> None:
     assert (found.kv_cache_bytes, found.target, found.threads) == (1, Target.CUDA, 1)
 
 
+CAPACITY = RunnerCapacity(
+    blocks=1000,
+    block_size=16,
+    max_tokens=128,
+    max_requests=8,
+    max_blocks=128,
+    vocabulary_size=300,
+)
+
+
 def test_the_context_is_never_longer_than_the_models() -> None:
     """A setting may shorten it; unset, it is the model's own."""
-    assert fitted(DEFAULTS, SHAPE).context_length == 2048
+    assert fitted(DEFAULTS, SHAPE, CAPACITY).context_length == 2048
     short = dataclasses.replace(DEFAULTS, context_length=100)
-    assert fitted(short, SHAPE).context_length == 100
+    assert fitted(short, SHAPE, CAPACITY).context_length == 100
     long = dataclasses.replace(DEFAULTS, context_length=10_000)
-    assert fitted(long, SHAPE).context_length == 2048
+    assert fitted(long, SHAPE, CAPACITY).context_length == 2048
+
+
+def test_the_context_is_no_longer_than_one_request_has_room_for() -> None:
+    """Neither a request's slot nor all of the cache may be too small for what callers are promised."""
+    slots = dataclasses.replace(CAPACITY, blocks=4, block_size=700, max_blocks=1)
+    assert fitted(DEFAULTS, SHAPE, slots).context_length == 700
+    small = dataclasses.replace(CAPACITY, blocks=10)
+    assert fitted(DEFAULTS, SHAPE, small).context_length == 160
