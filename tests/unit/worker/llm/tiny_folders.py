@@ -91,13 +91,19 @@ def _tokenizer() -> dict[str, Any]:
         }
         for index, token in enumerate(SPECIAL)
     ]  # fmt: skip
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
     return {
         "version": "1.0",
         "added_tokens": special,
         "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+        "pre_tokenizer": byte_level,
         "post_processor": None,
-        "decoder": {"type": "ByteLevel"},
+        "decoder": byte_level,
         "model": {
             "type": "BPE",
             "vocab": {token: index for index, token in enumerate(tokens)},
