@@ -32,74 +32,73 @@ async def refused(edge: EdgeUnderTest, path: str, sent: bytes) -> tuple[int, dic
     return status, said["error"]
 
 
-@pytest.mark.parametrize(
-    ("sent", "status", "words", "code"),
-    [
-        pytest.param(b"{", 400, "not valid JSON", None, id="no JSON"),
-        pytest.param(b"", 400, "must name an endpoint", None, id="nothing"),
-        pytest.param(b"[1]", 400, "must name an endpoint", None, id="no object"),
-        pytest.param(body(model=...), 400, "must name an endpoint", None, id="no model"),
-        pytest.param(body(model=None), 400, "must name an endpoint", None, id="null"),
-        pytest.param(body(model={"a": 1}), 400, "must name an endpoint", None, id="object"),
-        pytest.param(body(model=""), 400, "must name an endpoint", None, id="empty"),
-        pytest.param(body(model="nope"), 404, "'nope'", "model_not_found", id="unknown"),
-        pytest.param(body(model="chat@9"), 404, "'chat@9'", "model_not_found", id="version"),
-        pytest.param(body(model='a"\n\\b'), 404, 'a"\n\\b', "model_not_found", id="quotes"),
-        pytest.param(body(model=5), 404, "'5'", "model_not_found", id="number"),
-        pytest.param(body(model="digits"), 400, "not a language model", None, id="tensors"),
-        pytest.param(
-            b'{"model": "chat", "model": "nope"}', 404, "'nope'", "model_not_found", id="twice"
-        ),
-    ],
-)
-async def test_what_the_edge_refuses(
-    text_edge: EdgeUnderTest, sent: bytes, status: int, words: str, code: str | None
-) -> None:
+_BY_THE_EDGE = [
+    pytest.param(b"{", 400, "not valid JSON", None, id="no JSON"),
+    pytest.param(b"", 400, "must name an endpoint", None, id="nothing"),
+    pytest.param(b"[1]", 400, "must name an endpoint", None, id="no object"),
+    pytest.param(body(model=...), 400, "must name an endpoint", None, id="no model"),
+    pytest.param(body(model=None), 400, "must name an endpoint", None, id="null"),
+    pytest.param(body(model={"a": 1}), 400, "must name an endpoint", None, id="object"),
+    pytest.param(body(model=""), 400, "must name an endpoint", None, id="empty"),
+    pytest.param(body(model="nope"), 404, "'nope'", "model_not_found", id="unknown"),
+    pytest.param(body(model="chat@9"), 404, "'chat@9'", "model_not_found", id="version"),
+    pytest.param(body(model='a"\n\\b'), 404, 'a"\n\\b', "model_not_found", id="quotes"),
+    pytest.param(body(model=5), 404, "'5'", "model_not_found", id="number"),
+    pytest.param(body(model="digits"), 400, "not a language model", None, id="tensors"),
+    pytest.param(
+        b'{"model": "chat", "model": "nope"}', 404, "'nope'", "model_not_found", id="twice"
+    ),
+]
+
+
+async def test_what_the_edge_refuses(text_edge: EdgeUnderTest) -> None:
     """Where no endpoint is named that writes text, no worker is asked."""
-    got, error = await refused(text_edge, CHAT, sent)
-    assert got == status
-    assert words in error["message"]
-    assert (error["type"], error["code"]) == ("invalid_request_error", code)
+    for case in _BY_THE_EDGE:
+        sent, status, words, code = case.values
+        got, error = await refused(text_edge, CHAT, sent)  # type: ignore[arg-type] # pytest knows of objects only
+        assert got == status, case.id
+        assert str(words) in error["message"], case.id
+        assert (error["type"], error["code"]) == ("invalid_request_error", code), case.id
 
 
-@pytest.mark.parametrize(
-    ("fields", "param", "words"),
-    [
-        pytest.param({"messages": ...}, "messages", "missing", id="no messages"),
-        pytest.param({"messages": []}, "messages", "empty", id="empty messages"),
-        pytest.param({"messages": "hi"}, "messages", "a list", id="messages as text"),
-        pytest.param({"messages": ["hi"]}, "messages[0]", "an object", id="message as text"),
-        pytest.param(
-            {"messages": [{"role": "user"}]}, "messages[0].content", "missing", id="no content"
-        ),
-        pytest.param({"messages": [{"content": "x"}]}, "messages[0].role", "missing", id="no role"),
-        pytest.param(
-            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-            "messages[0].content[0].type",
-            "not supported",
-            id="image",
-        ),
-        pytest.param({"temperature": 3}, "temperature", "0 to 2", id="temperature"),
-        pytest.param({"stream": "yes"}, "stream", "true or false", id="stream as text"),
-        pytest.param({"tools": [{"type": "function"}]}, "tools", "not supported", id="tools"),
-        pytest.param(
-            {"response_format": {"type": "json_schema"}},
-            "response_format.type",
-            "text",
-            id="json schema",
-        ),
-        pytest.param({"audio": {"voice": "x"}}, "audio", "not supported", id="audio"),
-    ],
-)
-async def test_what_a_worker_refuses(
-    text_edge: EdgeUnderTest, fields: dict[str, Any], param: str, words: str
-) -> None:
+_BY_A_WORKER = [
+    pytest.param({"messages": ...}, "messages", "missing", id="no messages"),
+    pytest.param({"messages": []}, "messages", "empty", id="empty messages"),
+    pytest.param({"messages": "hi"}, "messages", "a list", id="messages as text"),
+    pytest.param({"messages": ["hi"]}, "messages[0]", "an object", id="message as text"),
+    pytest.param(
+        {"messages": [{"role": "user"}]}, "messages[0].content", "missing", id="no content"
+    ),
+    pytest.param({"messages": [{"content": "x"}]}, "messages[0].role", "missing", id="no role"),
+    pytest.param(
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        "messages[0].content[0].type",
+        "not supported",
+        id="image",
+    ),
+    pytest.param({"temperature": 3}, "temperature", "0 to 2", id="temperature"),
+    pytest.param({"stream": "yes"}, "stream", "true or false", id="stream as text"),
+    pytest.param({"tools": [{"type": "function"}]}, "tools", "not supported", id="tools"),
+    pytest.param(
+        {"response_format": {"type": "json_schema"}},
+        "response_format.type",
+        "text",
+        id="json schema",
+    ),
+    pytest.param({"audio": {"voice": "x"}}, "audio", "not supported", id="audio"),
+]
+
+
+async def test_what_a_worker_refuses(text_edge: EdgeUnderTest) -> None:
     """The field is named, streamed or not."""
-    for stream in (False, True):
-        got, error = await refused(text_edge, CHAT, body(**({"stream": stream} | fields)))
-        assert got == 400
-        assert (error["type"], error["param"]) == ("invalid_request_error", param)
-        assert words in error["message"]
+    for case in _BY_A_WORKER:
+        fields, param, words = case.values
+        for stream in (False, True):
+            sent = body(**({"stream": stream} | fields))  # type: ignore[operator] # as above
+            got, error = await refused(text_edge, CHAT, sent)
+            assert got == 400, case.id
+            assert (error["type"], error["param"]) == ("invalid_request_error", param), case.id
+            assert str(words) in error["message"], case.id
 
 
 async def test_fields_that_nobody_knows_are_passed_over(text_edge: EdgeUnderTest) -> None:
