@@ -138,9 +138,9 @@ def packed(matrix: QuantisedMatrix) -> Array:
     return packed_q
 
 
-def looked_back(plan: ModelPlan, index: int) -> int:
-    """A layer's window as the runtime counts it: without the asking token; -1: all."""
-    return plan.windows[index] - 1
+def window_of(plan: ModelPlan, index: int) -> int:
+    """A layer's window as the runtime says it: the asking token counts; -1: all."""
+    return plan.windows[index] or -1
 
 
 def rope_tables(

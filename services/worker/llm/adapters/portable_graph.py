@@ -118,7 +118,7 @@ class PortableDialect:
             num_heads=shape.heads,
             kv_num_heads=shape.kv_heads,
             do_rotary=1,
-            local_window_size=decoder_graph.looked_back(self._plan, index),
+            local_window_size=decoder_graph.window_of(self._plan, index),
             softcap=self._plan.attention_softcap,
             scale=self._plan.attention_scale,
         )
