@@ -20,6 +20,7 @@ _MODEL = "config.json"
 _TEMPLATE = "chat_template.jinja"
 _MOST_BYTES = 256 * 1024**2
 _SPACE = "▁"  # how SentencePiece writes one
+_PREFIX = {"type": "Prepend", "prepend": _SPACE}
 _SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
 _NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 
@@ -43,7 +44,7 @@ def read_tokenizer(folder: Path, embedding_rows: int) -> Tokenizer:
             end_ids=_end_ids(folder, library, size),
             begin=begin,
             end=end,
-            longest=_longest(form, words, names),
+            longest=longest_of(words, names, changes=_changes(form)),
         ),
     )
 
@@ -109,7 +110,7 @@ def _words(
     library: tokenizers.Tokenizer, form: Mapping[str, Any], size: int
 ) -> tuple[tuple[bytes, ...], dict[int, bytes]]:
     """What each token stands for, and the names of special ones."""
-    is_byte_level = "ByteLevel" in json.dumps(form.get("decoder"))
+    is_byte_level = _is_byte_level(form)
     added = library.get_added_tokens_decoder()
     words: list[bytes] = []
     names: dict[int, bytes] = {}
@@ -125,6 +126,10 @@ def _words(
         else:
             words.append(token.encode())
     return tuple(words), names
+
+
+def _is_byte_level(form: Mapping[str, Any]) -> bool:
+    return "ByteLevel" in json.dumps(form.get("decoder"))
 
 
 def _piece(token: str) -> bytes:
@@ -174,18 +179,9 @@ def _token_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _longest(
-    form: Mapping[str, Any], words: tuple[bytes, ...], names: Mapping[int, bytes]
-) -> int | None:
-    """No bound where a token may swallow spaces or a run of unknown characters, or text is changed at will before."""
-    swallows = any(
-        token.get("lstrip") or token.get("rstrip") for token in form.get("added_tokens", ())
-    )
-    model, normalizer = form["model"], form.get("normalizer") or {}
-    covers = "ByteLevel" in json.dumps(form.get("pre_tokenizer")) or model.get("byte_fallback")
-    steps = normalizer.get("normalizers", [normalizer]) if normalizer else []
-    composes = {"type": "NFC"}
-    known = (composes, {"type": "Prepend", "prepend": _SPACE}, _SPACES)
-    if swallows or not covers or any(step not in known for step in steps):
-        return None
-    return longest_of(words, names, composes=composes in steps)
+def _changes(form: Mapping[str, Any]) -> bool:
+    """Whether texts become others before they are cut up, but for how spaces are written."""
+    normalizer = form.get("normalizer")
+    steps = [] if normalizer is None else normalizer.get("normalizers", [normalizer])
+    swallows = any(token.get("lstrip") or token.get("rstrip") for token in form["added_tokens"])
+    return swallows or any(step not in (_PREFIX, _SPACES) for step in steps)

@@ -1,14 +1,15 @@
 """A tokenizer on the `tokenizers` library, whatever file it was read from."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import tokenizers
 
 from services.rpc.errors import InvalidArgumentError
 
-# Characters that become one when composed: of U+1F82 and its like, four; and of three of them, nine bytes become three.
-_COMPOSING = 4
+_CHARACTER = 4  # bytes of the longest: a token may stand for any that is unknown
+# Composing characters (NFC) makes at most three of nine bytes; no text that means something shrinks more otherwise.
+_SHRINKS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +19,9 @@ class Words:
     texts: Sequence[bytes]  # by id; special ones: none
     special_names: Mapping[int, bytes]
     end_ids: frozenset[int]
+    longest: int  # bytes of a text that one token stands for at most
     begin: tuple[int, ...] = ()  # that the model wants around a text
     end: tuple[int, ...] = ()
-    longest: int | None = field(
-        default=None
-    )  # bytes that a token stands for at most; None: there is no bound
 
 
 class TextTokenizer:
@@ -45,9 +44,7 @@ class TextTokenizer:
 
     def encode(self, text: str, *, special: bool, limit: int | None = None) -> list[int]:
         """Ids of a text; what the model wants at its beginning isn't put there twice."""
-        size = _utf8_size(text)
-        if limit is not None:
-            self._refuse_long(size, limit)
+        self._check(text, limit)
         # Not `encode`: that one holds the GIL for as long as it takes.
         ids: list[int] = self._library.encode_batch_fast([text], add_special_tokens=False)[0].ids
         if not special:
@@ -56,15 +53,21 @@ class TextTokenizer:
         has_begin = tuple(ids[: len(begin)]) == begin
         return [*(() if has_begin else begin), *ids, *end]
 
-    def _refuse_long(self, size: int, limit: int) -> None:
-        if self._words.longest is None:
-            return
-        least = -(-size // self._words.longest)
-        if least > limit:
+    def _check(self, text: str, limit: int | None) -> None:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError as error:
             raise InvalidArgumentError(
-                f"the prompt of {size} bytes has at least {least} tokens; the context has {limit}",
+                f"the text is not Unicode: character {error.start} is half of a surrogate pair",
+                reason="NOT_UNICODE",
+                metadata={"place": str(error.start)},
+            ) from error
+        if limit is not None and size > limit * self._words.longest:
+            raise InvalidArgumentError(
+                f"the prompt of {size} bytes is longer than any text of {limit} tokens,"
+                " which is what the context has room for",
                 reason="CONTEXT_EXCEEDED",
-                metadata={"bytes": str(size), "tokens": str(least), "context_length": str(limit)},
+                metadata={"bytes": str(size), "context_length": str(limit)},
             )
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -77,21 +80,7 @@ class TextTokenizer:
         return self._words.texts[token_id] if name is None else name
 
 
-def _utf8_size(text: str) -> int:
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError as error:
-        place = error.start
-        raise InvalidArgumentError(
-            f"the text is not Unicode: character {place} is half of a surrogate pair",
-            reason="NOT_UNICODE",
-            metadata={"place": str(place)},
-        ) from error
-
-
-def longest_of(
-    texts: Sequence[bytes], names: Mapping[int, bytes], *, composes: bool = False
-) -> int:
-    """Bytes of a text that one token can stand for; more, if the text is composed (NFC) before."""
+def longest_of(texts: Sequence[bytes], names: Mapping[int, bytes], *, changes: bool = False) -> int:
+    """Bytes of a text that one token stands for at most; more, where the text `changes` before it is cut up."""
     longest = max(map(len, (*texts, *names.values())), default=1)
-    return max(longest, 1) * (_COMPOSING if composes else 1)
+    return max(longest, _CHARACTER) * (_SHRINKS if changes else 1)

@@ -23,8 +23,8 @@ class Tokenizer(Protocol):
         Names of special tokens in the text are those tokens (as chat templates need it). Takes long for long texts, but
         frees the GIL.
 
-        Raises InvalidArgumentError if the text is not Unicode, or is so long that it surely has more tokens than
-        `limit`; that takes no time. There may still be more.
+        Raises InvalidArgumentError if the text is not Unicode, or longer than any text of `limit` tokens; that takes no
+        time. There may still be more tokens than that.
         """
         ...
 
