@@ -81,10 +81,12 @@ async def _tokens(served: ServedText, prompt: Prompt, field: str) -> tuple[Token
         case TokenPrompt(ids):
             _check_ids(ids, served.tokenizer.vocabulary_size, field)
             return ids
+        case TextPrompt(text) if len(text) <= _LONG_TEXT:
+            return _encoded(served, text, special=True)
         case TextPrompt(text):
-            return await _encoded(served, text, special=True)
-        case ChatPrompt():  # the template writes what the model wants at the beginning
-            return await _encoded(served, _written(served, prompt, field), special=False)
+            return await asyncio.to_thread(_encoded, served, text, special=True)
+        case ChatPrompt():
+            return await asyncio.to_thread(_conversation, served, prompt, field)
 
 
 def _check_ids(ids: tuple[TokenId, ...], vocabulary_size: int, field: str) -> None:
@@ -98,16 +100,14 @@ def _check_ids(ids: tuple[TokenId, ...], vocabulary_size: int, field: str) -> No
         )
 
 
-def _written(served: ServedText, prompt: ChatPrompt, field: str) -> str:
+def _conversation(served: ServedText, prompt: ChatPrompt, field: str) -> tuple[TokenId, ...]:
+    """Blocks as long as the template takes, which also writes what the model wants at the beginning."""
     if served.template is None:
         raise InvalidArgumentError.of_field(
             field, "a conversation, but the model has no chat template; allowed: text or tokens"
         )
-    return served.template.render(prompt.messages, prompt.options)
+    return _encoded(served, served.template.render(prompt.messages, prompt.options), special=False)
 
 
-async def _encoded(served: ServedText, text: str, *, special: bool) -> tuple[TokenId, ...]:
-    encode, limit = served.tokenizer.encode, served.context_length
-    if len(text) <= _LONG_TEXT:
-        return tuple(encode(text, special=special, limit=limit))
-    return tuple(await asyncio.to_thread(encode, text, special=special, limit=limit))
+def _encoded(served: ServedText, text: str, *, special: bool) -> tuple[TokenId, ...]:
+    return tuple(served.tokenizer.encode(text, special=special, limit=served.context_length))
