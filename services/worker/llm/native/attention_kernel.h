@@ -158,7 +158,11 @@ class TileOfRows {
     const int end = first_ + tile_.tokens;
     for (int begin = oldest(0) / kSpanKeys * kSpanKeys; begin < end; begin += kSpanKeys) {
       const int blocks = (smaller(begin + kSpanKeys, end) + kTokens - 1) / kTokens;
-      for (int block = larger(begin, oldest(0)) / kTokens; block < blocks; block++) score(block, begin);
+      for (int block = larger(begin, oldest(0)) / kTokens; block < blocks; block++) {
+        // The next block lies anywhere in the cache: its way here takes as long as the work on this one.
+        if ((block + 1) * kTokens < end) prefetch(block_at<T>(a_, a_.keys, blocks_[block + 1], tile_.kv_head));
+        score(block, begin);
+      }
       for (int token = 0; token < tile_.tokens; token++) {
         from_[token] = larger(oldest(token) - begin, 0);
         to_[token] = larger(from_[token], smaller(first_ + token + 1 - begin, kSpanKeys));
@@ -199,7 +203,7 @@ class TileOfRows {
       if (a_.softcap > 0) {
         x = S::multiply(S::all(a_.softcap), tangent<S>(S::divide(x, S::all(a_.softcap))));
       }
-      x = S::within(x, from - i, to - i, none);
+      if (i < from || i + S::lanes > to) x = S::within(x, from - i, to - i, none);
       S::store(score + i, x);
       most = S::max(x, most);
     }
@@ -208,7 +212,7 @@ class TileOfRows {
     auto sum = S::zero();
     for (int i = begin; i < to; i += S::lanes) {
       auto e = exponential<S>(S::subtract(S::load(score + i), largest));
-      e = S::within(e, from - i, to - i, 0.f);
+      if (i < from || i + S::lanes > to) e = S::within(e, from - i, to - i, 0.f);
       S::store(score + i, e);
       sum = S::add(sum, e);
     }
@@ -253,11 +257,13 @@ class TileOfRows {
     }
     const float before = largest_[row], here = span_largest_[row];
     const float both = before > here ? before : here;
-    const auto old_factor = exponential<S>(S::all(before - both)), new_factor = exponential<S>(S::all(here - both));
+    float factors[S::lanes] = {before - both, here - both};
+    S::store(factors, exponential<S>(S::load(factors)));
+    const auto old_factor = S::all(factors[0]), new_factor = S::all(factors[1]);
     for (int i = 0; i < size_; i += S::lanes) {
       S::store(sum + i, S::fma(S::load(sum + i), old_factor, S::multiply(S::load(span + i), new_factor)));
     }
-    total_[row] = S::first(old_factor) * total_[row] + S::first(new_factor) * span_sum_[row];
+    total_[row] = factors[0] * total_[row] + factors[1] * span_sum_[row];
     largest_[row] = both;
   }
 
@@ -271,8 +277,8 @@ class TileOfRows {
     }
   }
 
-  void prefetch(const T* values) const {
-    const char* at = reinterpret_cast<const char*>(values);
+  void prefetch(const T* block) const {
+    const char* at = reinterpret_cast<const char*>(block);
     for (size_t i = 0; i < static_cast<size_t>(size_) * kTokens * sizeof(T); i += 64) __builtin_prefetch(at + i, 0, 2);
   }
 

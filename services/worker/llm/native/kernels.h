@@ -28,6 +28,18 @@ struct QuantisedRows {
   int64_t blocks;
 };
 
+// How a block of a panel's weights lies in memory: eight groups of four inputs, in each the 16 columns after one another.
+enum class Form {
+  kPairs,    // weights of 4 bits, two groups in the same 64 bytes: as stored
+  kNibbles,  // weights of 4 bits, one to a byte
+  kBytes,    // weights of 8 bits: as stored
+  kPlanes,   // weights of 8 bits as two of 4, one to a byte: of each group the low ones, then the high ones
+};
+
+constexpr int64_t bytes_of(Form form) {
+  return kPanel * kBlock * (form == Form::kPlanes ? 2 : 1) / (form == Form::kPairs ? 2 : 1);
+}
+
 // One panel of weights and where its outputs go.
 struct Panel {
   const uint8_t* weight;  // [blocks, 256 or 512]

@@ -20,8 +20,8 @@ void quantise(const float* x, int64_t blocks, int8_t* q, float* scale, float* mo
   }
 }
 
-// `count` rows from `first` on. Weights are `packed`, two groups of 4 bits to a byte, or one value to a byte.
-template <class S, int count, int bits, bool packed>
+// `count` rows from `first` on.
+template <class S, int count, Form form>
 void multiply_rows(const QuantisedRows& rows, int64_t first, const uint8_t* weight, const Panel& panel) {
   typename S::Float total[count][S::vectors];
   for (int r = 0; r < count; r++) {
@@ -34,7 +34,7 @@ void multiply_rows(const QuantisedRows& rows, int64_t first, const uint8_t* weig
   const Half* scales = panel.scales;
   for (int64_t block = 0; block < rows.blocks; block++) {
     typename S::Int sums[count][S::vectors];
-    S::template dots<count, bits, packed>(weight, q, stride, sums);
+    S::template dots<count, form>(weight, q, stride, sums);
     for (int v = 0; v < S::vectors; v++) {
       const auto factor = S::load(scales + v * S::lanes), minimum = S::load(scales + kPanel + v * S::lanes);
       for (int r = 0; r < count; r++) {
@@ -44,7 +44,7 @@ void multiply_rows(const QuantisedRows& rows, int64_t first, const uint8_t* weig
         total[r][v] = S::fma(product, S::all(scale[r * rows.blocks + block]), base);
       }
     }
-    weight += packed ? kPanel * kBlock / 2 : kPanel * kBlock;
+    weight += bytes_of(form);
     scales += 2 * kPanel;
     q += kBlock;
   }
@@ -58,46 +58,53 @@ void multiply_rows(const QuantisedRows& rows, int64_t first, const uint8_t* weig
   }
 }
 
-template <class S, int count, int bits, bool packed>
+template <class S, int count, Form form>
 void multiply_at_most(int wanted, const QuantisedRows& rows, int64_t first, const uint8_t* weight, const Panel& panel) {
   if constexpr (count > 1) {
-    if (wanted < count) return multiply_at_most<S, count - 1, bits, packed>(wanted, rows, first, weight, panel);
+    if (wanted < count) return multiply_at_most<S, count - 1, form>(wanted, rows, first, weight, panel);
   }
-  multiply_rows<S, count, bits, packed>(rows, first, weight, panel);
+  multiply_rows<S, count, form>(rows, first, weight, panel);
 }
 
-template <class S, int bits, bool packed>
+template <class S, Form form>
 void multiply_all(const QuantisedRows& rows, const uint8_t* weight, const Panel& panel) {
-  constexpr int most = S::rows(bits);
+  constexpr int most = S::rows(form);
   // Shares of even size: seven rows are four and three, not six and one.
   const int64_t shares = (rows.rows + most - 1) / most;
   for (int64_t share = 0, first = 0; share < shares; share++) {
     const int64_t count = (rows.rows - first + shares - share - 1) / (shares - share);
-    multiply_at_most<S, most, bits, packed>(static_cast<int>(count), rows, first, weight, panel);
+    multiply_at_most<S, most, form>(static_cast<int>(count), rows, first, weight, panel);
     first += count;
   }
 }
 
-// Many rows use a panel many times, so its nibbles are taken apart once.
-inline void unpack(const uint8_t* weight, int64_t blocks, uint8_t* into) {
-  for (int64_t piece = 0; piece < blocks * 4; piece++, weight += 64, into += 128) {
+// Takes the nibbles of `pieces` times 64 bytes apart: the low ones of each piece, then its high ones. That is how pairs
+// become nibbles, and bytes planes.
+inline void take_apart(const uint8_t* weight, int64_t pieces, uint8_t* into) {
+  for (int64_t piece = 0; piece < pieces; piece++, weight += 64, into += 128) {
     for (int i = 0; i < 64; i++) into[i] = weight[i] & 15;
     for (int i = 0; i < 64; i++) into[64 + i] = weight[i] >> 4;
   }
 }
 
+// Rows that are more than one pass use the panel again and again, so its nibbles are taken apart once if they must be.
+template <class S, Form stored, Form apart>
+void multiply_stored(const QuantisedRows& rows, const Panel& panel) {
+  constexpr int64_t most_bytes = 96 * 1024;  // on the stack, and in the second level of the cache
+  if constexpr (stored != apart) {
+    if (rows.rows > S::rows(stored) && rows.blocks * bytes_of(apart) <= most_bytes) {
+      alignas(64) uint8_t weight[most_bytes];
+      take_apart(panel.weight, rows.blocks * bytes_of(stored) / 64, weight);
+      return multiply_all<S, apart>(rows, weight, panel);
+    }
+  }
+  multiply_all<S, stored>(rows, panel.weight, panel);
+}
+
 template <class S>
 void multiply(const QuantisedRows& rows, const Panel& panel) {
-  constexpr int64_t most_blocks = 96;  // 48 KB unpacked, in the second level of cache
-  if (panel.bits == 8) {
-    multiply_all<S, 8, false>(rows, panel.weight, panel);
-  } else if (rows.rows > 2 * S::rows(4) && rows.blocks <= most_blocks) {
-    alignas(64) uint8_t weight[most_blocks * kPanel * kBlock];
-    unpack(panel.weight, rows.blocks, weight);
-    multiply_all<S, 4, false>(rows, weight, panel);
-  } else {
-    multiply_all<S, 4, true>(rows, panel.weight, panel);
-  }
+  if (panel.bits == 4) return multiply_stored<S, Form::kPairs, S::apart(Form::kPairs)>(rows, panel);
+  multiply_stored<S, Form::kBytes, S::apart(Form::kBytes)>(rows, panel);
 }
 
 }  // namespace

@@ -48,7 +48,6 @@ struct Simd {
                                            _mm256_cmpgt_epi32(_mm256_set1_epi32(end), lane));
     return _mm256_blendv_ps(all(other), x, _mm256_castsi256_ps(inside));
   }
-  static float first(Float x) { return _mm256_cvtss_f32(x); }
   static float sum(Float x) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
@@ -90,49 +89,38 @@ struct Simd {
 
   static Float to_float(Int x) { return _mm256_cvtepi32_ps(x); }
 
-  static constexpr int rows(int bits) { return bits == 4 ? 6 : 3; }  // whose sums fit in the registers
+  // How stored weights are best taken apart, and how many rows have sums that fit in the registers then.
+  static constexpr Form apart(Form stored) { return stored == Form::kPairs ? Form::kNibbles : Form::kPlanes; }
+  static constexpr int rows(Form form) { return form == Form::kNibbles ? 6 : form == Form::kPairs ? 5 : 3; }
 
   // sums[row] = dot products of one block of 32 with each of a panel's 16 columns.
   //
   // Without VNNI the sums of a block stay 16 bits wide: 8 bit activations times 4 bit weights, 16 of them to a lane, are
   // at most 16 × 128 × 15 = 30720. Weights of 8 bits are taken as two of 4.
-  template <int rows, int bits, bool packed>
+  template <int rows, Form form>
   static void dots(const uint8_t* weight, const int8_t* q, int64_t stride, Int (&sums)[rows][vectors]) {
-    constexpr int planes = bits / 4;
-    const Int nibble = _mm256_set1_epi8(15);
+    constexpr int planes = form == Form::kBytes || form == Form::kPlanes ? 2 : 1;
     Int partial[rows][vectors][planes];
     for (int r = 0; r < rows; r++) {
       for (int v = 0; v < vectors; v++) {
         for (int p = 0; p < planes; p++) partial[r][v][p] = _mm256_setzero_si256();
       }
     }
-    constexpr int groups = packed ? 2 : 1;  // of four inputs that lie in the same bytes
 #pragma GCC unroll 8
-    for (int step = 0; step < 8; step += groups, weight += 64) {
-      Int raw[vectors];
-      for (int v = 0; v < vectors; v++) raw[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weight + 32 * v));
-#pragma GCC unroll 2
-      for (int g = 0; g < groups; g++) {
-        Int w[vectors][planes];
-        for (int v = 0; v < vectors; v++) {
-          if constexpr (bits == 8) {
-            w[v][0] = _mm256_and_si256(raw[v], nibble);
-            w[v][1] = _mm256_and_si256(_mm256_srli_epi16(raw[v], 4), nibble);
-          } else if constexpr (packed) {
-            w[v][0] = _mm256_and_si256(g ? _mm256_srli_epi16(raw[v], 4) : raw[v], nibble);
-          } else {
-            w[v][0] = raw[v];
-          }
-        }
+    for (int group = 0; group < 8; group++) {
+      Int w[vectors][planes];
+      for (int v = 0; v < vectors; v++) load_group<form>(weight, group, v, w[v]);
 #pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) {
-          int32_t four;
-          std::memcpy(&four, q + r * stride + (step + g) * 4, sizeof four);
-          const Int x = _mm256_set1_epi32(four);
-          for (int v = 0; v < vectors; v++) {
-            for (int p = 0; p < planes; p++) {
-              partial[r][v][p] = _mm256_add_epi16(partial[r][v][p], _mm256_maddubs_epi16(w[v][p], x));
-            }
+      for (int r = 0; r < rows; r++) {
+        int32_t four;
+        std::memcpy(&four, q + r * stride + group * 4, sizeof four);
+        const Int x = _mm256_set1_epi32(four);
+        for (int v = 0; v < vectors; v++) {
+          for (int p = 0; p < planes; p++) {
+            Int& sum = partial[r][v][p];
+            sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w[v][p], x));
+            // Left alone, GCC makes all products first and adds them later, from the stack.
+            asm("" : "+x"(sum));
           }
         }
       }
@@ -144,6 +132,29 @@ struct Simd {
           sums[r][v] = _mm256_add_epi32(sums[r][v], _mm256_madd_epi16(partial[r][v][1], _mm256_set1_epi16(16)));
         }
       }
+    }
+  }
+
+ private:
+  // Four inputs of eight columns, as one vector of nibbles or as two.
+  template <Form form, int planes>
+  static void load_group(const uint8_t* weight, int group, int v, Int (&w)[planes]) {
+    const Int nibble = _mm256_set1_epi8(15);
+    constexpr int pieces = form == Form::kPlanes ? 2 : 1;
+    const int piece = form == Form::kPairs ? group / 2 : group * pieces;
+    const Int* at = reinterpret_cast<const Int*>(weight + 64 * piece + 32 * v);
+    const Int raw = _mm256_loadu_si256(at);
+    const Int high = _mm256_and_si256(_mm256_srli_epi16(raw, 4), nibble);
+    if constexpr (form == Form::kPairs) {
+      w[0] = group % 2 ? high : _mm256_and_si256(raw, nibble);
+    } else if constexpr (form == Form::kNibbles) {
+      w[0] = raw;
+    } else if constexpr (form == Form::kBytes) {
+      w[0] = _mm256_and_si256(raw, nibble);
+      w[1] = high;
+    } else {
+      w[0] = raw;
+      w[1] = _mm256_loadu_si256(at + 2);
     }
   }
 };

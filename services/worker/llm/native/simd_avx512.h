@@ -49,7 +49,6 @@ struct Simd {
     const __mmask16 from = _mm512_cmple_epi32_mask(_mm512_set1_epi32(first), lane);
     return _mm512_mask_blend_ps(_mm512_mask_cmplt_epi32_mask(from, lane, _mm512_set1_epi32(end)), all(other), x);
   }
-  static float first(Float x) { return _mm512_cvtss_f32(x); }
   static float sum(Float x) { return _mm512_reduce_add_ps(x); }
   static float largest(Float x) { return _mm512_reduce_max_ps(x); }
 
@@ -75,26 +74,29 @@ struct Simd {
 
   static Float to_float(Int x) { return _mm512_cvtepi32_ps(x); }
 
-  static constexpr int rows(int) { return 12; }  // 12 sums of integers and 12 of floats: 24 of 32 registers
+  // How stored weights are best taken apart; nibbles in bytes of their own are small bytes.
+  static constexpr Form apart(Form) { return Form::kBytes; }
+  static constexpr int rows(Form) { return 12; }  // 12 sums of integers and 12 of floats: 24 of 32 registers
 
   // sums[row] = dot products of one block of 32 with each of a panel's 16 columns.
-  template <int rows, int bits, bool packed>
+  template <int rows, Form form>
   static void dots(const uint8_t* weight, const int8_t* q, int64_t stride, Int (&sums)[rows][vectors]) {
     const Int nibble = _mm512_set1_epi8(15);
     for (int r = 0; r < rows; r++) sums[r][0] = _mm512_setzero_si512();
-    constexpr int groups = packed ? 2 : 1;  // of four inputs that lie in the same bytes
 #pragma GCC unroll 8
-    for (int step = 0; step < 8; step += groups, weight += 64) {
-      const Int raw = _mm512_loadu_si512(weight);
-#pragma GCC unroll 2
-      for (int g = 0; g < groups; g++) {
-        const Int w = packed ? _mm512_and_si512(g ? _mm512_srli_epi16(raw, 4) : raw, nibble) : raw;
+    for (int group = 0; group < 8; group++) {
+      Int w;
+      if constexpr (form == Form::kPairs) {
+        const Int raw = _mm512_loadu_si512(weight + 64 * (group / 2));
+        w = _mm512_and_si512(group % 2 ? _mm512_srli_epi16(raw, 4) : raw, nibble);
+      } else {
+        w = _mm512_loadu_si512(weight + 64 * group);
+      }
 #pragma GCC unroll 12
-        for (int r = 0; r < rows; r++) {
-          int32_t four;
-          std::memcpy(&four, q + r * stride + (step + g) * 4, sizeof four);
-          sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], w, _mm512_set1_epi32(four));
-        }
+      for (int r = 0; r < rows; r++) {
+        int32_t four;
+        std::memcpy(&four, q + r * stride + group * 4, sizeof four);
+        sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], w, _mm512_set1_epi32(four));
       }
     }
   }

@@ -81,7 +81,6 @@ struct Simd {
   static Float within(const Float& x, int first, int end, float other) {
     return each([&](int i) { return first <= i && i < end ? x.lane[i] : other; });
   }
-  static float first(const Float& x) { return x.lane[0]; }
   static float sum(const Float& x) {
     const float* s = x.lane;
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
@@ -116,23 +115,31 @@ struct Simd {
     return each([&](int i) { return static_cast<float>(x.lane[i]); });
   }
 
-  static constexpr int rows(int) { return 4; }
+  // Weights are used as they are stored: taking them apart is little beside the sums.
+  static constexpr Form apart(Form stored) { return stored; }
+  static constexpr int rows(Form) { return 4; }
 
   // sums[row] = dot products of one block of 32 with each of a panel's 16 columns.
   //
   // In 16 bits, which compilers multiply eight at a time everywhere: 8 bit activations times 4 bit weights, 8 of them to
   // a place, are at most 8 × 128 × 15 = 15360. Weights of 8 bits are taken as two of 4.
-  template <int rows, int bits, bool packed>
+  template <int rows, Form form>
   static void dots(const uint8_t* weight, const int8_t* q, int64_t stride, Int (&sums)[rows][vectors]) {
     for (int r = 0; r < rows; r++) {
       int16_t low[64] = {}, high[64] = {};
-      const int8_t* x = q + r * stride;
-      for (int step = 0; step < 8; step++) {
-        const uint8_t* w = weight + 64 * (packed ? step / 2 : step);
-        const int shift = packed && step % 2 ? 4 : 0;
-        for (int i = 0; i < 64; i++) low[i] += static_cast<int16_t>(((w[i] >> shift) & 15) * x[step * 4 + i % 4]);
-        if constexpr (bits == 8) {
-          for (int i = 0; i < 64; i++) high[i] += static_cast<int16_t>((w[i] >> 4) * x[step * 4 + i % 4]);
+      for (int group = 0; group < 8; group++) {
+        int16_t x[8];  // the four activations, twice: as wide as the least vectors of any CPU
+        for (int i = 0; i < 8; i++) x[i] = q[r * stride + group * 4 + i % 4];
+        if constexpr (form == Form::kPairs) {
+          const uint8_t* w = weight + 64 * (group / 2);
+          if (group % 2) {
+            add_products(w, [](uint8_t byte) { return byte >> 4; }, x, low);
+          } else {
+            add_products(w, [](uint8_t byte) { return byte & 15; }, x, low);
+          }
+        } else {
+          add_products(weight + 64 * group, [](uint8_t byte) { return byte & 15; }, x, low);
+          add_products(weight + 64 * group, [](uint8_t byte) { return byte >> 4; }, x, high);
         }
       }
       for (int c = 0; c < kPanel; c++) {
@@ -144,6 +151,14 @@ struct Simd {
   }
 
  private:
+  template <class Nibble>
+  static void add_products(const uint8_t* w, Nibble nibble, const int16_t (&x)[8], int16_t (&sum)[64]) {
+    for (int i = 0; i < 64; i += 8) {
+      for (int j = 0; j < 8; j++) {
+        sum[i + j] = static_cast<int16_t>(sum[i + j] + static_cast<int16_t>(nibble(w[i + j])) * x[j]);
+      }
+    }
+  }
   static uint32_t to_bits(float x) {
     uint32_t bits;
     std::memcpy(&bits, &x, sizeof bits);
