@@ -94,12 +94,18 @@ class _Cursor:
     def count(self, what: str, least_bytes: int) -> int:
         """A number of entries, each of which takes so many bytes at least."""
         given = self.integer(what, "<Q")
-        room = min(MAX_ENTRIES, (len(self.data) - self.at) // least_bytes)
+        self.check_room(what, given, MAX_ENTRIES, least_bytes)
+        return given
+
+    def check_room(self, what: str, given: int, most: int, least_bytes: int) -> None:
+        """So many entries are no more than may be, nor than there are bytes for."""
+        room = (len(self.data) - self.at) // least_bytes
         if given > room:
             raise ModelFileError(
                 what, str(given), f"at most {room}, as the file has no room for more"
             )
-        return given
+        if given > most:
+            raise ModelFileError(what, str(given), f"at most {most}")
 
     def text(self, what: str, most: int = MAX_HEADER_BYTES) -> str:
         length = self.integer(what, "<Q")
@@ -151,12 +157,8 @@ def _read_array(cursor: _Cursor, what: str) -> Value:
         return _numbers(cursor, what, kind, length)
     if kind != _STRING:
         raise ModelFileError(what, f"an array of type {kind}", "arrays of numbers or texts")
+    cursor.check_room(f"{what}, texts", length, MAX_STRINGS - cursor.strings, 8)
     cursor.strings += length
-    room = min(MAX_STRINGS, (len(cursor.data) - cursor.at) // 8)
-    if cursor.strings > MAX_STRINGS or length > room:
-        raise ModelFileError(
-            what, f"{length} texts", f"at most {room}, as there is no room for more"
-        )
     return _texts(cursor, what, length)
 
 

@@ -76,7 +76,7 @@ LIES = {
     ),
     "texts beyond the file": (
         RawGguf(keys=(array("k", STRING, ENDLESS, b""),)),
-        "value of 'k': 4611686018427387904 texts",
+        "value of 'k', texts: 4611686018427387904; allowed: at most",
     ),
     "a text of an array beyond the file": (
         RawGguf(keys=(array("k", STRING, 1, struct.pack("<Q", ENDLESS)),)),
