@@ -1,5 +1,6 @@
 """A runner for a graph, whatever it was made for."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from services.worker.adapters.onnx_runtime import onnxruntime
@@ -28,3 +29,11 @@ def open_runner(
     if facts.target is Target.PORTABLE:
         return PortableRunner(graph, facts.shape, settings, session)
     return CudaRunner(graph, facts.shape, settings, session)
+
+
+def check_providers(wanted: Sequence[str]) -> None:
+    """Raises LoadError if one is not there."""
+    available = onnxruntime.get_available_providers()
+    missing = [provider for provider in wanted if provider not in available]
+    if missing:
+        raise LoadError(f"execution providers {missing} are not on this worker; it has {available}")

@@ -12,7 +12,7 @@ from services.worker.llm.adapters import graph_child, operators
 from services.worker.llm.adapters.graph_cache import GraphCache
 from services.worker.llm.adapters.graph_child import BuildBounds, BuildOrder
 from services.worker.llm.adapters.graph_files import GraphFacts
-from services.worker.llm.adapters.graph_runner import open_runner
+from services.worker.llm.adapters.graph_runner import check_providers, open_runner
 from services.worker.llm.adapters.graph_session import SessionSettings
 from services.worker.llm.adapters.model_words import read_words
 from services.worker.llm.domain.engine_settings import EngineSettings, Target
@@ -65,6 +65,7 @@ class FileModelLoader:
     def load(self, folder: Path, digest: str, settings: EngineSettings) -> LanguageModel:
         """Blocks until it is warm. Raises LoadError."""
         target = self._target(settings)
+        check_providers(_providers(target, settings))
         key = graph_key(digest, target)
         make = partial(self._make, folder, target)
         with ExitStack() as stack:
