@@ -25,7 +25,9 @@ def test_demo_ends_with_0_from_another_folder(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "true label" in done.stdout
-    assert re.search(r"asked again: [1-9]\d* of the prompt's \d+ tokens", done.stdout), done.stdout
+    assert re.search(r"the same text, and [1-9]\d* of the prompt's \d+ tokens", done.stdout), (
+        done.stdout
+    )
     assert "0 calls failed" in done.stdout
     assert list(tmp_path.iterdir()) == []
     assert [p for p in psutil.process_iter(["cmdline"]) if _from(tmp_path, p)] == []

@@ -1,5 +1,6 @@
 """Runs the platform's own commands as a user types them, and shows them."""
 
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ class Shell:
     def attempt(self, *arguments: str, quiet: bool = False) -> int:
         """Show the command, run it, and return its exit code."""
         if not quiet:
-            self.console.print(Text(f"$ inferplane {' '.join(arguments)}", style="bold cyan"))
+            typed = f"$ inferplane {shlex.join(arguments)}"
+            self.console.print(Text(typed, style="bold cyan"), soft_wrap=True)
         done = subprocess.run(
             [sys.executable, "-m", "services.cli", *arguments],
             env=environment_for_children(state_dir=str(self.state_dir), address=self.address),

@@ -69,16 +69,20 @@ def streamed(address: str, question: Question) -> Told:
     return Told(text, usage.prompt_tokens, usage.cached_prompt_tokens)
 
 
-def openai(address: str, question: Question, show: Callable[[str], None]) -> Told:
-    """In OpenAI's shape over HTTP; each piece is shown as it comes."""
-    body = {
+def openai_body(question: Question) -> dict[str, Any]:
+    """The question in OpenAI's shape."""
+    return {
         "model": question.endpoint,
         "messages": [{"role": "user", "content": question.text}],
         "temperature": 0,
         "max_tokens": question.max_tokens,
         "stream": True,
-        "stream_options": {"include_usage": True},
     }
+
+
+def openai(address: str, question: Question, show: Callable[[str], None]) -> Told:
+    """In OpenAI's shape over HTTP; each piece is shown as it comes."""
+    body = {**openai_body(question), "stream_options": {"include_usage": True}}
     call = urllib.request.Request(
         f"http://{address}/v1/chat/completions",
         data=json.dumps(body).encode(),
