@@ -66,6 +66,11 @@ class _Keys:
             return value[0].item()  # one for each layer, all the same
         return value
 
+    def array(self, key: str) -> np.ndarray[Any, np.dtype[Any]] | None:
+        """One value for each layer; None: there is one for all, or none."""
+        value = self._metadata.get(self.name(key))
+        return value if isinstance(value, np.ndarray) else None
+
     def integer(self, key: str, default: int | None = None) -> int:
         value = self._present(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -149,6 +154,9 @@ def _windows(keys: _Keys, family: Family, layers: int) -> tuple[int, ...]:
     window = keys.integer("attention.sliding_window", 0)
     if not family.window_pattern:
         return (window if family.name == "phi3" else 0,) * layers
+    local = keys.array("attention.sliding_window_pattern")  # newer files: whether each layer has it
+    if local is not None and len(local) == layers and local.dtype == np.bool_:
+        return tuple(window if has_window else 0 for has_window in local.tolist())
     period = keys.integer("attention.sliding_window_pattern", family.window_pattern)
     return windows_by_period(window, period, layers)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,11 @@ def test_families_have_their_own_numbers(tmp_path: Path) -> None:
     assert gemma.local_rope.base == 10_000
     assert gemma.embedding_scale == 8.0
     assert gemma.windows == (8, 8, 8, 8, 8, 0, 8)
+    pattern = {
+        "gemma3.attention.sliding_window_pattern": [True, False, True, True, False, True, True]
+    }
+    newer = gguf_model(write_tiny(tmp_path / "n.gguf", replace(ALL["gemma3"], keys=pattern)))
+    assert newer.architecture.windows == (8, 0, 8, 8, 0, 8, 8)
     keys = {"phi3.rope.scaling.original_context_length": 64, "phi3.rope.scaling.attn_factor": 1.25}
     long = Tiny(family="phi3", tied=False, rope_factors=True, keys=keys)
     phi = gguf_model(write_tiny(tmp_path / "p.gguf", long)).architecture
