@@ -93,12 +93,18 @@ class _Child:
 class JinjaTemplate:
     """Renders one conversation at a time; its process ends with it."""
 
-    def __init__(self, source: str, tokens: Mapping[str, str]) -> None:
-        """`tokens` are names that the template may use, like `bos_token`. Raises LoadError if it can't be parsed."""
+    def __init__(
+        self, source: str, tokens: Mapping[str, str], seconds: float = _RENDER_SECONDS
+    ) -> None:
+        """`tokens` are names that the template may use, like `bos_token`; `seconds` are for one conversation.
+
+        Blocks until the process has parsed it; raises LoadError if it can't.
+        """
         if len(source.encode(errors="replace")) > SOURCE_BYTES:
             raise LoadError(f"the chat template is longer than {SOURCE_BYTES} bytes")
         self._source = source
         self._tokens = dict(tokens)
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._child: _Child | None = None
         self._started()
@@ -125,20 +131,20 @@ class JinjaTemplate:
     ) -> str:
         """The text that the assistant's next message continues."""
         names = {**_NAMES, **self._tokens, **(options or {}), "messages": list(messages)}
-        if not self._lock.acquire(timeout=_RENDER_SECONDS):
+        if not self._lock.acquire(timeout=self._seconds):
             raise ResourceExhaustedError(
                 "the model's chat template is busy with other conversations",
                 reason="TEMPLATE_BUSY",
-                retry_after=_RENDER_SECONDS,
+                retry_after=self._seconds,
             )
         try:
-            answer = self._started().ask(names, _RENDER_SECONDS)
+            answer = self._started().ask(names, self._seconds)
         except _LateError as error:
             self._end()
             self._child = None
             _log.warning("chat template takes too long or too much room")
             raise _refused(
-                f"it took longer than {_RENDER_SECONDS:g} s, or more memory than it may"
+                f"it took longer than {self._seconds:g} s, or more memory than it may"
             ) from error
         finally:
             self._lock.release()
