@@ -388,3 +388,30 @@ def test_a_good_conversation_with_bytes_changed(seed: int) -> None:
     other.connection_lost(None)
     assert not other.calls
     line.check_idle()
+
+
+def test_a_caller_that_does_not_read_many_answers_is_noticed() -> None:
+    """`is_clogged` turns true; once the caller reads, the call is told, once."""
+    line = Line(Peer(auto=False), unsent=64 * LIMIT)
+    stream = line.peer.request(b"/s/hold", framed(b""))
+    line.pump()
+    (call,) = line.service.held
+    drained: list[bool] = []
+    call.start()
+    while not call.is_clogged:
+        call.write(b"x" * (LIMIT // 2))
+        line.pump()
+    call.on_drained = lambda: drained.append(True)
+    taken = 0
+    while not drained:
+        fresh = len(line.peer.answers[stream].data) - taken
+        assert fresh
+        taken += fresh
+        line.peer.session.acknowledge_received_data(fresh, stream)
+        line.pump()
+    assert not call.is_clogged
+    assert drained == [True]
+    line.peer.session.reset_stream(stream)
+    line.pump()
+    assert call.is_over
+    assert not line.connection.clogged
