@@ -183,5 +183,7 @@ def _changes(form: Mapping[str, Any]) -> bool:
     """Whether texts become others before they are cut up, but for how spaces are written."""
     normalizer = form.get("normalizer")
     steps = [] if normalizer is None else normalizer.get("normalizers", [normalizer])
-    swallows = any(token.get("lstrip") or token.get("rstrip") for token in form["added_tokens"])
+    swallows = any(
+        token.get("lstrip") or token.get("rstrip") for token in form.get("added_tokens") or ()
+    )
     return swallows or any(step not in (_PREFIX, _SPACES) for step in steps)
