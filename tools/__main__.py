@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import checks, generation, locks, protos
+from tools import checks, generation, locks, native, protos
 from tools.bootstrap import SetupError, one_at_a_time, places
 
 TEST_HELP = """usage: inferplane test [PYTEST ARGUMENT ...]
@@ -30,9 +30,13 @@ def parser() -> argparse.ArgumentParser:
     lint = commands.add_parser("lint", help="ruff, import contracts, buf lint, buf breaking")
     lint.add_argument("--fix", action="store_true", help="let ruff change what it can, and format")
     commands.add_parser("typecheck", help="mypy, strict")
-    commands.add_parser("generate", help="code and descriptor set from protos/, into generated/")
+    commands.add_parser("codegen", help="code and descriptor set from protos/, into generated/")
     lock = commands.add_parser("lock", help="lock/*.txt from pyproject.toml")
     lock.add_argument("--upgrade", action="store_true", help="take newer versions where allowed")
+    operators = commands.add_parser("operators", help="build the libraries in C++")
+    operators.add_argument(
+        "--zig", action="store_true", help="with the compiler of the package ziglang, fetched first"
+    )
     commands.add_parser(
         "release-protos", help="make protos/ the baseline of breaking-change checks"
     )
@@ -70,12 +74,16 @@ def run(root: Path, arguments: Sequence[str]) -> int:
             return lint(root, fix=options.fix)
         case "typecheck":
             return checks.run_checks(root, checks.type_checks(root))
-        case "generate":
+        case "codegen":
             with one_at_a_time(places().setup_lock):
                 generation.generate()
             print("generated/ is that of protos/.")
         case "lock":
             locks.compile_locks(root, upgrade=options.upgrade)
+        case "operators":
+            with one_at_a_time(places().setup_lock):
+                native.build(places(), with_zig=options.zig)
+            print("The libraries in C++ are those of their sources.")
         case "release-protos":
             protos.release(root)
     return 0

@@ -15,10 +15,10 @@ from typing import NoReturn
 
 SCHEME = 1  # raise it when an environment made by an older version of this module must be made anew
 DEVELOPMENT_COMMANDS = frozenset(
-    {"test", "lint", "typecheck", "generate", "lock", "release-protos"}
+    {"test", "lint", "typecheck", "codegen", "lock", "operators", "release-protos"}
 )
 RUNTIME_ONLY_COMMANDS = frozenset(
-    {"generate"}
+    {"codegen", "operators"}
 )  # development commands that need no development package
 
 
@@ -49,6 +49,11 @@ class Places:
     @property
     def generated_stamp(self) -> Path:
         return self.generated / ".stamp"
+
+    @property
+    def native_stamp(self) -> Path:
+        """What came of compiling, for which sources."""
+        return self.root / "build" / "native" / ".stamp"
 
     @property
     def setup_lock(self) -> Path:
@@ -117,6 +122,29 @@ def generation_stamp(here: Places) -> str:
 def generated_is_ready(here: Places) -> bool:
     """Whether generated code is that of the protos."""
     return read_or_empty(here.generated_stamp) == generation_stamp(here)
+
+
+def native_digest(here: Places) -> str:
+    """What the libraries in C++ depend on."""
+    digest = hashlib.sha256()
+    services = here.root / "services"
+    inputs = [*services.glob("*/native/*"), *services.glob("*/*/native/*")]
+    for path in [services / "native_library.py", *sorted(inputs)]:
+        digest.update(f"{path.relative_to(here.root)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def native_is_ready(here: Places) -> bool:
+    """Whether the libraries in C++ are those of their sources, or there is no use in compiling them again."""
+    digest, *outcome = read_or_empty(here.native_stamp).splitlines() or [""]
+    if digest != native_digest(here):
+        return False
+    if outcome == ["no compiler"]:
+        import shutil
+
+        return not any(map(shutil.which, ("g++", "clang++", "c++")))
+    return all(Path(line).exists() for line in outcome if line != "failed")
 
 
 # Making it
@@ -286,15 +314,44 @@ def generate(here: Places) -> None:
         )
 
 
+def compile_native(here: Places, *options: str) -> str:
+    """Builds the libraries in C++; gives what kept them from being built, empty if nothing did."""
+    import subprocess
+
+    say("Setting up: compiling the libraries in C++ (half a minute at most).")
+    command = in_venv(here, "services.native_library", *options)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = result.stderr.strip()
+    outcome = result.stdout.strip()
+    if result.returncode:
+        outcome = told if told == "no compiler" else "failed"
+    here.native_stamp.parent.mkdir(parents=True, exist_ok=True)
+    here.native_stamp.write_text(f"{native_digest(here)}\n{outcome}\n")
+    return told or "failed" if result.returncode else ""
+
+
+def ensure_native(here: Places) -> None:
+    """Builds the libraries in C++ if a compiler is there; all works without them, if slower."""
+    problem = compile_native(here)
+    if problem:
+        say(
+            f"The libraries in C++ are not there ({problem.splitlines()[-1]}), so language models are slower. "
+            "`./inferplane operators` tries again; with --zig it fetches a compiler first (400 MB)."
+        )
+
+
 def ensure_environment(here: Places, kind: str, *, with_code: bool = True) -> None:
     """Makes what is missing or out of date; changes nothing if all is well."""
-    if venv_is_ready(here, kind) and (not with_code or generated_is_ready(here)):
+    code_is_ready = not with_code or (generated_is_ready(here) and native_is_ready(here))
+    if venv_is_ready(here, kind) and code_is_ready:
         return
     with one_at_a_time(here.setup_lock):
         if not venv_is_ready(here, kind):
             set_up_venv(here, kind)
         if with_code and not generated_is_ready(here):
             generate(here)
+        if with_code and not native_is_ready(here):
+            ensure_native(here)
 
 
 def main(arguments: Sequence[str]) -> NoReturn:

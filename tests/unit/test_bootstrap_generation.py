@@ -56,7 +56,7 @@ def test_two_generations_at_once_are_both_whole(tmp_path: Path) -> None:
     """Who generates while another does waits for it; neither sees the other's unfinished files."""
     for folder in ("tools", "protos", "lock"):
         shutil.copytree(places().root / folder, tmp_path / folder)
-    command = [sys.executable, "-m", "tools", "generate"]
+    command = [sys.executable, "-m", "tools", "codegen"]
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     both = [
         subprocess.Popen(
