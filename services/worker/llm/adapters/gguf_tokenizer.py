@@ -52,16 +52,21 @@ def _byte_level(vocabulary: GgufVocabulary) -> Tokenizer:
         raise LoadError(
             f"tokenizer.ggml.pre: `{vocabulary.cut}` is not supported: {', '.join(sorted(CUTS))} are"
         )
+    # A byte without a token is left out, but what is before and behind it doesn't merge: it needs a token until then.
+    lost = len(vocabulary.tokens)
+    name = max(vocabulary.tokens, key=len) + "?"  # no other's
     library = tokenizers.Tokenizer(
         models.BPE(
-            vocab=vocabulary.ids,
+            vocab={**vocabulary.ids, name: lost},
             merges=list(vocabulary.merges),
             ignore_merges=cut.whole_words,
+            unk_token=name,
+            fuse_unk=False,
         )
     )
     library.pre_tokenizer = byte_level.cutter(cut)
     texts = [byte_level.to_bytes(token) for token in vocabulary.tokens]
-    return _finished(library, vocabulary, texts, cut)
+    return _finished(library, vocabulary, texts, cut, lost)
 
 
 def _sentence_piece(vocabulary: GgufVocabulary) -> Tokenizer:
@@ -115,7 +120,11 @@ def _merges_by_score(vocabulary: GgufVocabulary) -> list[tuple[str, str]]:
 
 
 def _finished(
-    library: tokenizers.Tokenizer, vocabulary: GgufVocabulary, texts: Sequence[bytes], cut: Cut
+    library: tokenizers.Tokenizer,
+    vocabulary: GgufVocabulary,
+    texts: Sequence[bytes],
+    cut: Cut,
+    lost: int | None = None,
 ) -> Tokenizer:
     """With what is found in texts before they are cut, and what is put around them."""
     special: dict[int, bytes] = {}
@@ -138,6 +147,7 @@ def _finished(
             begin=_around(vocabulary.begin_id, wanted=vocabulary.begins, default=cut.begins),
             end=_around(vocabulary.end_id, wanted=vocabulary.ends, default=False),
             longest=longest_of(words, special),
+            lost=lost,
         ),
     )
 

@@ -22,6 +22,7 @@ class Words:
     longest: int  # bytes of a text that one token stands for at most
     begin: tuple[int, ...] = ()  # that the model wants around a text
     end: tuple[int, ...] = ()
+    lost: int | None = None  # what the library gives for characters without a token: left out
 
 
 class TextTokenizer:
@@ -47,6 +48,8 @@ class TextTokenizer:
         self._check(text, limit)
         # Not `encode`: that one holds the GIL for as long as it takes.
         ids: list[int] = self._library.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        if self._words.lost is not None:
+            ids = [token for token in ids if token != self._words.lost]
         if not special:
             return ids
         begin, end = self._words.begin, self._words.end

@@ -34,7 +34,7 @@ def template(fields: Mapping[str, Any]) -> ChatTemplate:
     return found
 
 
-# Known ones.
+# Those of llama.cpp's server.
 @pytest.mark.parametrize(
     ("text", "ids"),
     [
@@ -44,6 +44,7 @@ def template(fields: Mapping[str, Any]) -> ChatTemplate:
             [19556, 267, 29989, 400, 15107, 235, 229, 216, 33, 34, 35, 2],
             id="umlaut, emoji, digits one by one, a special token",
         ),
+        pytest.param(")\x1d?", [25, 47], id="a byte without a token between two that would merge"),
         pytest.param("", [], id="nothing"),
     ],
 )

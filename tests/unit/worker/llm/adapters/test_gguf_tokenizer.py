@@ -46,6 +46,14 @@ def test_merges_are_made_in_their_order() -> None:
     assert _names(_read(byte_level_fields(pre="gpt-2")), "12") == [b"12"]
 
 
+def test_bytes_without_a_token_are_left_out_where_they_were() -> None:
+    """What is before and behind them doesn't merge across them."""
+    fields = byte_level_fields()
+    tokens = fields["tokenizer.ggml.tokens"]
+    tokens[tokens.index("ē")] = "<gone>"  # how GPT-2 writes byte 0x13
+    assert _names(_read(fields), "h\x13e\x13\x13he") == [b"h", b"e", b"he"]
+
+
 def test_pieces_merge_by_score() -> None:
     """The highest first: `▁he` before `llo` before `he`."""
     assert _names(_PIECES, "hello") == [b" he", b"llo"]
