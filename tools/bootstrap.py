@@ -127,9 +127,9 @@ def generated_is_ready(here: Places) -> bool:
 def native_digest(here: Places) -> str:
     """What the libraries in C++ depend on."""
     digest = hashlib.sha256()
-    services = here.root / "services"
-    inputs = [*services.glob("*/native/*"), *services.glob("*/*/native/*")]
-    for path in [services / "native_library.py", *sorted(inputs)]:
+    patterns = ("native_library.py", "*/native/*", "*/*/native/*")
+    inputs = [path for pattern in patterns for path in (here.root / "services").glob(pattern)]
+    for path in sorted(inputs):
         digest.update(f"{path.relative_to(here.root)}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
