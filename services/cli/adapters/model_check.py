@@ -74,6 +74,8 @@ def check(path: Path, report: Report, *, accuracy: bool) -> CheckedModel:
         printed = child.stdout.read()
     said = _last_object(printed)
     if child.returncode == 0 and said is not None and "refused" not in said:
+        for line in lines:  # for example why accuracy is not measured
+            report.say(line)
         return CheckedModel(said)
     if said is not None and "refused" in said:
         raise InvalidArgumentError(

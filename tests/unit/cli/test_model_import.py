@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ async def test_a_gguf_file(
     assert pushed.lineage["source"] == f"gguf:{model}"
     stored = hashlib.sha256(store.bytes[pushed.name, "tiny.gguf"])
     assert stored.hexdigest() == _digest(model)
+
+
+def test_what_precision_costs(model: Path, importer: Importer, report: HeardReport) -> None:
+    """It is measured on request, told, and kept as lineage."""
+    found = replace(importer, accuracy=True).path(model)
+    assert 0 <= float(found.lineage["accuracy_kl"]) < 0.1
+    assert 0.5 < float(found.lineage["accuracy_argmax_agreement"]) <= 1
+    assert any(said.startswith("against 32-bit floats: KL 0.") for said in report.said)
 
 
 @pytest.mark.parametrize(
