@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERED = ("rpc", "registry", "router", "worker", "worker/llm", "metering", "cli")
-FLAT = ("modelfiles",)
+FLAT = ("modelfiles", "native_library")
 LAYERS = ("domain", "ports", "drivers", "adapters", "servicers")
 
 
