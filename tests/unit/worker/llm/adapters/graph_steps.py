@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from services.native_library import OPERATORS, compiler
 from services.worker.llm.adapters import operators
 from services.worker.llm.adapters.graph_files import read_facts, write_graph
 from services.worker.llm.adapters.graph_runner import open_runner
@@ -25,10 +26,10 @@ def library() -> Path:
     found = operators.library()
     if found is not None:
         return found
-    compiler = operators.compiler()
-    if compiler is None:
+    command = compiler()
+    if command is None:
         pytest.skip("there is no C++ compiler to build the operators with")
-    return operators.build(compiler)
+    return OPERATORS.build(command)
 
 
 def tiny_runner(
