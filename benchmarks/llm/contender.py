@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -95,10 +95,10 @@ class Catalog:
             before=before,
         )
 
-    def llama_cpp(self) -> list[Contender]:
-        """The same file, and the form that it computes fastest."""
+    def llama_cpp(self, slow: tuple[str, ...] = ()) -> list[Contender]:
+        """The same file, with scenarios of its own if given, and the form that it computes fastest."""
         return [
-            self._llama_cpp("same file", self.files.original),
+            replace(self._llama_cpp("same file", self.files.original), scenarios=slow),
             self._llama_cpp("Q4_0", partial(self.files.repacked, self.llama)),
         ]
 

@@ -37,7 +37,9 @@ class Greedy:
 
     @classmethod
     @contextmanager
-    def open(cls, place: Path, target: Target, *, exact: bool) -> Iterator[Greedy]:
+    def open(
+        cls, place: Path, target: Target, *, exact: bool, threads: int = 0
+    ) -> Iterator[Greedy]:
         """Of a model's file; with `exact`, everything in 32-bit floats."""
         with tempfile.TemporaryDirectory(prefix="ip-g-") as name:
             folder = Path(name)
@@ -47,10 +49,10 @@ class Greedy:
             graph, shape = folder / GRAPH_FILE, facts.shape
             runner: Runner
             if target is Target.NATIVE:
-                session = SessionSettings(operators=operators.library())
+                session = SessionSettings(threads=threads, operators=operators.library())
                 runner = NativeRunner(graph, shape, _SETTINGS, session, facts.cache_dtype)
             else:
-                runner = PortableRunner(graph, shape, _SETTINGS, SessionSettings())
+                runner = PortableRunner(graph, shape, _SETTINGS, SessionSettings(threads=threads))
             try:
                 yield cls(runner)
             finally:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +34,7 @@ _GRAPHS = (
     (Target.NATIVE, False),
     (Target.PORTABLE, False),
 )
+_QUANTISED = "quantised"
 _SHOWN = 10  # differences
 _LONGEST_START = 120.0  # seconds
 
@@ -97,15 +99,17 @@ def conversations() -> Iterator[list[dict[str, str]]]:
 
 
 def compare_texts(
-    oracle: Oracle,
-    continued: Callable[[Sequence[int], int], list[int]],
-    prompts: Sequence[list[int]],
-) -> Comparison:
-    """Greedy, token by token."""
-    result = Comparison("greedy texts")
-    for number, prompt in enumerate(prompts):
-        result.take(continued(prompt, _NEW), oracle.continued(prompt, _NEW), f"prompt {number}")
-    return result
+    catalog: Catalog, oracle: Oracle, asked: Sequence[list[int]], threads: int
+) -> Iterator[Comparison]:
+    """Greedy, token by token, by each of our graphs."""
+    theirs = [oracle.continued(prompt, _NEW) for prompt in asked]
+    for target, exact in _GRAPHS:
+        result = Comparison(f"greedy texts, {target.value}, {'float32' if exact else _QUANTISED}")
+        file = catalog.files.original()
+        with Greedy.open(file, target, exact=exact, threads=threads) as greedy:
+            for number, (prompt, right) in enumerate(zip(asked, theirs, strict=True)):
+                result.take(greedy.continued(prompt, _NEW), right, f"prompt {number}")
+        yield result
 
 
 def prompts(tokenizer: Tokenizer, template: ChatTemplate | None, count: int) -> list[list[int]]:
@@ -137,27 +141,21 @@ def until_answers(oracle: Oracle, dead: Callable[[], str]) -> None:
             return
 
 
-def run(oracle: Oracle, order: argparse.Namespace, catalog: Catalog) -> list[Comparison]:
+def run(oracle: Oracle, order: argparse.Namespace, catalog: Catalog) -> Iterator[Comparison]:
     """What was asked for."""
     fields = read_header(catalog.files.original()).metadata
     tokenizer = gguf_tokenizer.read_tokenizer(fields, len(fields["tokenizer.ggml.tokens"]))
     template = gguf_tokenizer.template_of(fields)
-    done = []
+    if "templates" in order.what and template is not None:
+        yield compare_templates(oracle, template)
     if "tokens" in order.what:
         python = Environments(order.cache, REQUIREMENTS).python("corpus")
         django = next(python.parents[1].glob("lib/python*/site-packages/django"))
         texts = itertools.islice(corpus.texts(django), order.texts)
-        done.append(compare_tokens(oracle, tokenizer, texts))
-    if "templates" in order.what and template is not None:
-        done.append(compare_templates(oracle, template))
+        yield compare_tokens(oracle, tokenizer, texts)
     if "texts" in order.what:
         asked = prompts(tokenizer, template, order.prompts)
-        for target, exact in _GRAPHS:
-            with Greedy.open(catalog.files.original(), target, exact=exact) as greedy:
-                compared = compare_texts(oracle, greedy.continued, asked)
-            compared.what = f"greedy texts, {target.value}, {'float32' if exact else 'quantised'}"
-            done.append(compared)
-    return done
+        yield from compare_texts(catalog, oracle, asked, order.threads)
 
 
 def parsed() -> argparse.Namespace:
@@ -170,39 +168,45 @@ def parsed() -> argparse.Namespace:
     )
     add("--texts", type=int, default=100_000, help="of the corpus, at most; default: %(default)s")
     add("--prompts", type=int, default=_TEXTS, help="greedy texts; default: %(default)s")
+    add("--threads", type=int, default=0, help="of ours; 0: as many as CPUs")
     add("--server", default="", help="a llama-server that runs; default: one is built and started")
     default = platformdirs.user_cache_path("inferplane") / "benchmarks"
     add("--cache", type=Path, default=default, help="for files and builds: %(default)s")
     return parser.parse_args()
 
 
+@contextmanager
+def started(order: argparse.Namespace, catalog: Catalog) -> Iterator[Oracle]:
+    """The server that was named, or one of our own."""
+    if order.server:
+        yield Oracle(order.server)
+        return
+    catalog.llama.make()
+    twin = catalog.files.twin()
+    with tempfile.TemporaryDirectory(prefix="ip-p-") as folder:
+        switches = ("--no-prefill-assistant",)
+        running = start_llama(catalog.llama, twin, Path(folder), switches, slots=1)
+        try:
+            oracle = Oracle(running.address)
+            until_answers(oracle, running.dead)
+            yield oracle
+        finally:
+            running.stop()
+
+
 def main() -> int:
     """Compare and say; 1 if something that must be alike is not."""
     order = parsed()
-    catalog = Catalog(order.cache.expanduser().absolute())
-    if order.server:
-        done = run(Oracle(order.server), order, catalog)
-    else:
-        catalog.llama.make()
-        with tempfile.TemporaryDirectory(prefix="ip-p-") as folder:
-            running = start_llama(
-                catalog.llama,
-                catalog.files.twin(),
-                Path(folder),
-                ("--no-prefill-assistant",),
-                slots=1,
-            )
-            try:
-                oracle = Oracle(running.address)
-                until_answers(oracle, running.dead)
-                done = run(oracle, order, catalog)
-            finally:
-                running.stop()
-    for comparison in done:
-        for line in comparison.lines():
-            print(line, flush=True)
-    # A quantised graph may choose another word where two are nearly as likely; the rest may not differ.
-    return 1 if any(one.different for one in done if not one.what.endswith("quantised")) else 0
+    order.cache = order.cache.expanduser().absolute()
+    catalog = Catalog(order.cache)
+    failed = False
+    with started(order, catalog) as oracle:
+        for comparison in run(oracle, order, catalog):
+            # A quantised graph may choose another word where two are nearly as likely.
+            failed |= bool(comparison.different) and not comparison.what.endswith(_QUANTISED)
+            for line in comparison.lines():
+                print(line, flush=True)
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,127 @@
+"""The level that was set, each line of it as a ratio or a bound, from one run's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.llm.figures import Figures
+from benchmarks.llm.trial import Report, named
+
+_OURS = ("inferplane", "up")
+_ALL_OPENVINO = ("openvino", "")
+_FIRST, _GAP = "first text p50", "gap p99"
+_VALUES: dict[str, Callable[[Figures], float]] = {
+    "tokens/s": lambda point: point.rate,
+    _FIRST: lambda point: point.first[0],
+    _GAP: lambda point: point.gap[1],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """Ours against the best of theirs."""
+
+    what: str  # of `_VALUES`
+    scenario: str
+    theirs: tuple[str, str]  # name and variant; no variant: the best of all
+    bound: float  # of rates the least ratio, of times the largest
+
+    @property
+    def is_rate(self) -> bool:
+        return self.what == "tokens/s"
+
+
+_RATES = (("A", 1.6), ("A16", 1.3), ("B", 2.2), ("C", 1.8))
+GOALS = (
+    *(
+        Goal(what="tokens/s", scenario=name, theirs=_ALL_OPENVINO, bound=least)
+        for name, least in _RATES
+    ),
+    Goal(what=_FIRST, scenario="A", theirs=_ALL_OPENVINO, bound=0.6),
+    Goal(what=_GAP, scenario="A", theirs=_ALL_OPENVINO, bound=0.7),
+    Goal(what="tokens/s", scenario="A", theirs=("llama.cpp", "same file"), bound=4.0),
+    Goal(what="tokens/s", scenario="A", theirs=("llama.cpp", "Q4_0"), bound=1.8),
+)
+_COLD_START = 0.7
+_WASTE = 0.04
+_OWN_SHARE = 0.03
+
+
+def lines(reports: Sequence[Report]) -> Iterator[str]:
+    """A table of the goals that this run has figures for."""
+    yield "\n## Ratios and bounds (ours against the best setting of the other)\n"
+    yield "| what | scenario | against | ours | theirs | ratio | asked | |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for goal in GOALS:
+        yield from _line(goal, reports)
+    yield from _cold_start(reports)
+    for report in named(reports, *_OURS):
+        for scenario, counters in report.counters.items():
+            yield from _engine(scenario, counters)
+
+
+def _line(goal: Goal, reports: Sequence[Report]) -> Iterator[str]:
+    ours = _points(goal, named(reports, *_OURS))
+    theirs = _points(goal, named(reports, *goal.theirs))
+    if not ours or not theirs:
+        return
+    best = max if goal.is_rate else min
+    title = best(theirs, key=lambda name: theirs[name])
+    own, other = best(ours.values()), theirs[title]
+    ratio = own / other if other else 0.0
+    holds = ratio >= goal.bound if goal.is_rate else ratio <= goal.bound
+    sign = "≥" if goal.is_rate else "≤"
+    shown = (f"{own:.0f}", f"{other:.0f}") if goal.is_rate else (_ms(own), _ms(other))
+    yield (
+        f"| {goal.what} | {goal.scenario} | {title} | {shown[0]} | {shown[1]} |"
+        f" {ratio:.2f} | {sign} {goal.bound:g} | {_verdict(holds=holds)} |"
+    )
+
+
+def _points(goal: Goal, reports: Sequence[Report]) -> dict[str, float]:
+    value = _VALUES[goal.what]
+    return {
+        report.title: value(report.points[goal.scenario])
+        for report in reports
+        if goal.scenario in report.points
+    }
+
+
+def _cold_start(reports: Sequence[Report]) -> Iterator[str]:
+    peers = [r for name in ("openvino", "llama.cpp") for r in named(reports, name)]
+    for ours in (*named(reports, "inferplane", "worker"), *named(reports, *_OURS)):
+        if peers:
+            fastest = min(peers, key=lambda report: report.first_token)
+            ratio = ours.first_token / fastest.first_token
+            yield (
+                f"| first token after, s | {ours.title} | {fastest.title} | {ours.first_token:.2f} |"
+                f" {fastest.first_token:.2f} | {ratio:.2f} | ≤ {_COLD_START} |"
+                f" {_verdict(holds=ratio <= _COLD_START)} |"
+            )
+
+
+def _engine(scenario: str, counters: dict[str, float]) -> Iterator[str]:
+    """What the engine says of itself."""
+    runner = counters.get("inferplane_engine_runner_seconds_total", 0.0)
+    own = counters.get("inferplane_engine_own_seconds_total", 0.0)
+    if runner:
+        share = own / (own + runner)
+        yield _bound("own share of step time", scenario, share, _OWN_SHARE)
+    if (waste := counters.get("inferplane_engine_kv_waste")) is not None:
+        yield _bound("KV waste", scenario, waste, _WASTE)
+    if (idle := counters.get("inferplane_engine_idle_slot_seconds_total")) is not None:
+        yield f"| idle slots while requests waited, slot seconds | {scenario} | – | {idle:.2f} | – | – | – | |"
+
+
+def _bound(what: str, scenario: str, value: float, most: float) -> str:
+    verdict = _verdict(holds=value < most)
+    return f"| {what} | {scenario} | – | {value:.1%} | – | – | < {most:.0%} | {verdict} |"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms"
+
+
+def _verdict(*, holds: bool) -> str:
+    return "reached" if holds else "MISSED"
