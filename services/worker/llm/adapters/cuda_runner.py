@@ -23,8 +23,8 @@ from services.worker.llm.adapters.graph_session import (
     GraphSession,
     LogitsRoom,
     SessionSettings,
-    bind_input,
     bind_output,
+    bind_step,
 )
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.model_shape import ModelShape
@@ -83,8 +83,7 @@ class CudaRunner:
             LONGEST: np.array([lengths.max(), (step.past + lengths).max()], np.int32),
             ROWS: np.ascontiguousarray(step.rows, np.int64),
         }
-        for name, array in inputs.items():
-            bind_input(self._binding, name, array)
+        bind_step(self._binding, inputs)
         logits = self._logits.rows(len(step.rows))
         bind_output(self._binding, LOGITS, logits)
         self._session.run(self._binding)

@@ -1,6 +1,7 @@
 """A graph of a language model in ONNX Runtime: opening it, computing a step, and its errors in our words."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,14 @@ class GraphSession:
             ) from error
 
 
+def bind_step(binding: Any, inputs: Mapping[str, Array]) -> None:
+    """Let inputs lie in these arrays for the next run; they are contiguous."""
+    for name, array in inputs.items():
+        binding.bind_cpu_input(name, array)
+
+
 def bind_input(binding: Any, name: str, array: Array) -> None:
-    """Let an input lie in `array`, which is contiguous and kept alive by the caller."""
+    """Let an input lie in `array` for all runs; it is contiguous and kept alive by the caller."""
     binding.bind_input(name, _CPU, 0, array.dtype.type, array.shape, array.ctypes.data)
 
 

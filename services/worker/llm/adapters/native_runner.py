@@ -23,6 +23,7 @@ from services.worker.llm.adapters.graph_session import (
     SessionSettings,
     bind_input,
     bind_output,
+    bind_step,
 )
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.model_shape import ModelShape
@@ -69,11 +70,10 @@ class NativeRunner:
     def step(self, step: StepInput) -> Array:
         """Logits of the wanted rows."""
         assert self._session is not None, "the runner is closed"
-        kept = [
-            np.ascontiguousarray(getattr(step, name), dtype) for name, dtype in _INPUTS
-        ]  # until the run is over
-        for (name, _), array in zip(_INPUTS, kept, strict=True):
-            bind_input(self._binding, name, array)
+        inputs = {
+            name: np.ascontiguousarray(getattr(step, name), dtype) for name, dtype in _INPUTS
+        }
+        bind_step(self._binding, inputs)
         logits = self._logits.rows(len(step.rows))
         bind_output(self._binding, LOGITS, logits)
         self._session.run(self._binding)

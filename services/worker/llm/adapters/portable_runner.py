@@ -22,6 +22,7 @@ from services.worker.llm.adapters.graph_session import (
     SessionSettings,
     bind_input,
     bind_output,
+    bind_step,
 )
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.model_shape import ModelShape
@@ -88,8 +89,7 @@ class PortableRunner:
             LENGTHS: run.lengths,
             ROWS: rows,
         }
-        for name, array in inputs.items():
-            bind_input(binding, name, array)
+        bind_step(binding, inputs)
         bind_output(binding, LOGITS, logits)
         self._session.run(binding)
 
