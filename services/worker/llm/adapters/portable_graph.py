@@ -162,7 +162,10 @@ def eight_bits(matrix: QuantisedMatrix) -> tuple[Array, Array, Array]:
 
     A zero point rounded to 4 bits would be wrong by up to half a step of 4 bits; of 8 bits it is by a 34th of that.
     """
-    highest = matrix.minimum + matrix.scale * (15 if matrix.bits == 4 else 255)
+    # 4 and 5 bits may lie in 8: beside finer types, or for want of a form of their own.
+    largest = matrix.q.max(axis=-1)
+    levels = np.where(largest <= 15, 15, np.where(largest <= 31, 31, 255))
+    highest = matrix.minimum + matrix.scale * levels
     low = np.minimum(np.minimum(matrix.minimum, highest), 0.0)
     high = np.maximum(np.maximum(matrix.minimum, highest), 0.0)
     scales = ((high - low) / 255).astype(np.float32)

@@ -14,6 +14,7 @@ from services.modelfiles.architecture import Architecture, RopeFacts
 from services.modelfiles.family import FAMILIES, Bias
 from services.modelfiles.gguf_architecture import windows_by_period
 from services.modelfiles.tensor_plan import Part, PlannedTensor, planned_tensors
+from tests.unit.worker.llm.k_blocks import k_blocks
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
@@ -36,6 +37,7 @@ class Tiny:
     context: int = 256
     window: int = 8  # of families that have one
     precision: str = "F32"  # of matrices; a gguf type name
+    fine_precision: str = ""  # of embedding, values and what goes down, as mixed files have it
     tied: bool = True
     biases: bool = False  # of families that may have them
     rope_factors: bool = False
@@ -88,8 +90,11 @@ def write_tiny(path: Path, tiny: Tiny | None = None) -> Path:
     for key, value in {**_sizes(tiny), **_tokenizer(tiny), **tiny.keys}.items():
         _put(writer, key, value)
     random = np.random.default_rng(tiny.seed)
-    for name, values, kind in tensors(tiny, random):
-        writer.add_tensor(name, quantize(values, kind), raw_dtype=kind)
+    for planned in planned_tensors(tiny.architecture):
+        if _is_there(tiny, planned):
+            kind = _kind(tiny, planned)
+            stored = _stored(planned, kind, random)
+            writer.add_tensor(planned.key.gguf_name, stored, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -97,17 +102,19 @@ def write_tiny(path: Path, tiny: Tiny | None = None) -> Path:
     return path
 
 
-def tensors(
-    tiny: Tiny, random: np.random.Generator
-) -> list[tuple[str, np.ndarray[Any, np.dtype[np.float32]], GGMLQuantizationType]]:
-    """Names, values and types of all tensors."""
-    found = []
-    for planned in planned_tensors(tiny.architecture):
-        if _is_there(tiny, planned):
-            values = _values(planned, random)
-            kind = GGMLQuantizationType[tiny.precision if values.ndim > 1 else "F32"]
-            found.append((planned.key.gguf_name, values, kind))
-    return found
+def _kind(tiny: Tiny, planned: PlannedTensor) -> GGMLQuantizationType:
+    if len(planned.shape) == 1:
+        return GGMLQuantizationType.F32
+    is_fine = planned.key.part in {Part.EMBEDDING, Part.VALUE, Part.DOWN} and tiny.fine_precision
+    return GGMLQuantizationType[tiny.fine_precision if is_fine else tiny.precision]
+
+
+def _stored(
+    planned: PlannedTensor, kind: GGMLQuantizationType, random: np.random.Generator
+) -> np.ndarray[Any, np.dtype[Any]]:
+    if kind.name.endswith("_K"):
+        return k_blocks(planned.shape, kind, random)
+    return quantize(_values(planned, random), kind)
 
 
 def _is_there(tiny: Tiny, planned: PlannedTensor) -> bool:
@@ -199,3 +206,7 @@ ALL: Mapping[str, Tiny] = {
 }
 assert {tiny.family for tiny in ALL.values()} == set(FAMILIES)
 assert FAMILIES["qwen2"].qkv_bias is Bias.REQUIRED
+# As files called Q4_K_M are: fine types where they matter most.
+MIXED = Tiny(
+    hidden=256, feed_forward=512, head_size=64, precision="Q4_K", fine_precision="Q6_K", tied=False
+)
