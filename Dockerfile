@@ -8,7 +8,9 @@ COPY tools tools
 COPY protos protos
 COPY deploy/envoy deploy/envoy
 COPY services services
-# The first use makes the environment and the generated code.
+# The first use makes the environment and the generated code, and compiles what is in C++; the image below needs no
+# compiler then.
+RUN apt-get update && apt-get install -y --no-install-recommends g++
 RUN ./inferplane version && rm -rf /root/.cache
 
 FROM python:3.11-slim-bookworm

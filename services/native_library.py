@@ -157,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--zig", action="store_true", help="use the compiler of ziglang")
     command = zig() if parser.parse_args(arguments).zig else compiler()
     if command is None:
-        sys.stderr.write("there is no C++ compiler\n")
+        sys.stderr.write("no compiler\n")
         return 1
     for library in (OPERATORS, EDGE):
         try:
