@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import string
 import sys
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from services.native_library import EDGE
 from services.rpc import address as addresses
 
 _BOOTSTRAP = Path(__file__).parents[1] / "deploy" / "envoy" / "bootstrap.yaml"
@@ -48,6 +50,9 @@ class EnvoyProcess:
         admin, log = folder / f"{node_id}.admin.sock", folder / f"{node_id}.log"
         config, metrics = folder / f"{node_id}.yaml", folder / f"{node_id}.metrics.sock"
         config.write_text(render(node_id, f"unix:{admin}", f"unix:{metrics}", router))
+        environment = dict(os.environ)
+        if (module := EDGE.find()) is not None:
+            environment["ENVOY_DYNAMIC_MODULES_SEARCH_PATH"] = str(module.parent)
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 Path(sys.executable).parent / "envoy",
@@ -62,6 +67,7 @@ class EnvoyProcess:
                 ),
                 stdout=output,
                 stderr=output,
+                env=environment,
             )
         return cls(process, admin, log)
 

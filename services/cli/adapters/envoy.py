@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import string
 import sys
 import time
@@ -11,9 +12,11 @@ from pathlib import Path
 
 from services.cli.adapters import http
 from services.cli.domain.exit_code import StartError
+from services.native_library import EDGE
 from services.rpc.address import Address
 from services.rpc.errors import InferplaneError
 
+MODULE_PATH = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH"  # where Envoy looks for modules
 _BOOTSTRAP = Path(__file__).resolve().parents[3] / "deploy" / "envoy" / "bootstrap.yaml"
 # spdlog's pattern; %j is the message escaped for JSON.
 _LOG_FORMAT = '{"timestamp":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","logger":"%n","event":"%j"}'
@@ -21,6 +24,20 @@ _ADMIN_SECONDS = 2.0
 _IDLE_CHECK = 0.05  # seconds between looks at calls in flight; Envoy's admin has nothing to wait on
 # Clusters of model versions; streams of the management APIs may never end and are not waited for.
 _IN_FLIGHT = r"^cluster\.models/.*\.upstream_rq_active$"
+
+
+def install_module(folder: Path) -> bool:
+    """Copy our module for the edge to `folder`, where it stays what it is; False: it is not built.
+
+    With it Envoy reads endpoints from calls at a fraction of the cost of its own filters, which do it otherwise.
+    """
+    found = EDGE.find()
+    if found is None:
+        return False
+    fresh = folder / f".{found.name}"
+    shutil.copyfile(found, fresh)
+    fresh.replace(folder / found.name)  # an Envoy that runs keeps what it has loaded
+    return True
 
 
 def program() -> Path:

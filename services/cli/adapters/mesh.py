@@ -45,6 +45,7 @@ class Mesh:
     state: StateDirectory
     settings: MeshSettings
     _envoy_metrics: Address | None = field(default=None, init=False)
+    _module: bool | None = field(default=None, init=False)
 
     @property
     def admin(self) -> Address:
@@ -91,7 +92,7 @@ class Mesh:
         return self._python("registry", {})
 
     def _router(self, _start: int) -> Start:
-        return self._python("router", {})
+        return self._python("router", {"edge_module": str(self._has_module()).lower()})
 
     def _python(
         self, service: str, variables: dict[str, str], sockets: tuple[Path, ...] = ()
@@ -114,7 +115,15 @@ class Mesh:
         envoy.render_bootstrap(bootstrap, self._bootstrap_values(metrics))
         command = envoy.arguments(bootstrap, cores())
         environment = {**environment_for_children(), "TZ": "UTC"}
+        if self._has_module():
+            environment[envoy.MODULE_PATH] = str(self.state.run)
         return Start(command, environment, str(metrics), sockets=(Path(str(self.admin.path)),))
+
+    def _has_module(self) -> bool:
+        """The same for router and Envoy, as long as the mesh lives."""
+        if self._module is None:
+            self._module = envoy.install_module(self.state.run)
+        return self._module
 
     def _metrics_of_envoy(self) -> Address:
         """The same at each start, so that the bootstrap stays as it is, unless somebody took the port meanwhile."""

@@ -15,6 +15,7 @@ from inference import open_inference_pb2 as oip
 from inference.open_inference_pb2_grpc import GRPCInferenceServiceStub
 from inferplane.router.v1.router_service_pb2_grpc import add_RouterServiceServicer_to_server
 
+from services.native_library import EDGE
 from services.router.domain.catalog import CatalogUpdate, EndpointChange
 from services.router.domain.snapshot import Kind
 from services.router.domain.topology import Endpoint, Worker
@@ -80,6 +81,7 @@ class EdgeUnderTest:
                 "router_address": router,
                 "max_message_bytes": 64 * 1024 * 1024,
                 "access_log": f"{folder}/access.log",
+                "has_module": EDGE.find() is not None,
                 **settings,
             }
         )
