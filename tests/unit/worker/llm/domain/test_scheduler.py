@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from services.worker.llm.domain.continuation import Continuation, Phase
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.scheduler import Scheduler
@@ -271,18 +273,20 @@ def test_a_tenant_at_its_quota_gives_way_to_itself_only() -> None:
     steps.end(mine[1])
     steps.step()
     assert phase(short) == Phase.RUNNING
+    last = steps.add([92], tenant="two")
     for _ in range(24):
         steps.step()
         if short.preemptions:
             break
-    assert (mine[0].preemptions, short.preemptions, other.preemptions) == (0, 1, 0)
+    assert [text.preemptions for text in (mine[0], short, other, last)] == [0, 1, 0, 0]
 
 
-def test_what_is_promised_is_not_given_away() -> None:
+@pytest.mark.parametrize("tenant", ["", "another"])
+def test_what_is_promised_is_not_given_away(tenant: str) -> None:
     """A prompt that is computed in pieces finds blocks for all of it, though later ones would fit just now."""
-    steps = Steps(blocks=8, max_step_tokens=6)
-    long, late = steps.add(numbers(24)), steps.add(numbers(4, 90))
-    for _ in range(5):
+    steps = Steps(blocks=8, max_step_tokens=9)
+    long, late = steps.add(numbers(24)), steps.add(numbers(8, 90), tenant=tenant)
+    for _ in range(4):
         steps.step()
     assert phase(late) == Phase.WAITING
     assert (long.preemptions, len(long.table.blocks)) == (0, 7)
