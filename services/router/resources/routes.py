@@ -16,7 +16,7 @@ from xds.type.matcher.v3.matcher_pb2 import Matcher
 
 from services.router.domain.snapshot import Kind, Reference, Resource
 from services.router.domain.topology import RetryPolicy, RoutedEndpoint
-from services.router.resources import edge, methods, replies, wire
+from services.router.resources import edge, methods, refusals, wire
 from services.router.resources.shares import TOTAL, weights
 from services.rpc.names import VersionName
 
@@ -32,7 +32,6 @@ _ANY_WORKER_SECONDS = 10.0
 # for longer whose first message, which says where it goes, does not come.
 _IDLE_STREAM_SECONDS = 3600.0
 _SILENT_STREAM_SECONDS = 600.0
-_GRPC_INVALID_ARGUMENT, _GRPC_NOT_FOUND, _GRPC_FAILED_PRECONDITION = "3", "5", "9"
 _CACHED = 4096
 
 
@@ -72,7 +71,7 @@ def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Res
 def _texts(endpoint: RoutedEndpoint) -> dict[str, Any]:
     """Where text is asked of an endpoint, by both forms of keys; of others than language models: why not."""
     if not endpoint.writes_text:
-        return {edge.route_key(endpoint.id): _on_match(_no_language_model())}
+        return {edge.route_key(endpoint.id): _on_match(refusals.no_language_model())}
     found = {}
     for key, version in _keys(endpoint).items():
         found[key] = _on_match(_text_route(endpoint, version))
@@ -226,7 +225,7 @@ def _by_state(actions: Mapping[str, Any], otherwise: Any) -> Any:
 
 def _by_path() -> Any:
     """Everything that is not an endpoint's call; the same for every topology."""
-    exact = {methods.path(m): _on_match(_no_such_endpoint()) for m in methods.OF_ENDPOINT}
+    exact = {methods.path(m): _on_match(refusals.no_such_endpoint()) for m in methods.OF_ENDPOINT}
     exact |= {methods.path(m): _unless_named() for m in methods.OF_ENDPOINT_OR_ANY_WORKER}
     exact |= {path: _on_match(_any_worker_route()) for path in methods.OF_ANY_WORKER}
     exact |= {path: _on_match(_management_route(edge.DISCOVERY)) for path in methods.OF_DISCOVERY}
@@ -235,7 +234,7 @@ def _by_path() -> Any:
         methods.OF_REGISTRY_PREFIX: _on_match(_management_route(edge.REGISTRY)),
         methods.OF_ANY_WORKER_PREFIX: _on_match(_management_route(edge.ANY_WORKER)),
         methods.REFUSED_PREFIX: _on_match(
-            _refusal(403, "only workers may call this; not at the edge")
+            refusals.plain(403, "only workers may call this; not at the edge")
         ),
     }
     prefixes |= {
@@ -244,7 +243,7 @@ def _by_path() -> Any:
     path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
     by_prefix = Matcher(
         matcher_tree={"input": path, "prefix_match_map": {"map": prefixes}},
-        on_no_match=_on_match(_no_such_path()),
+        on_no_match=_on_match(refusals.no_such_path()),
     )
     return Matcher(
         matcher_tree={"input": path, "exact_match_map": {"map": exact}},
@@ -255,8 +254,8 @@ def _by_path() -> Any:
 def _streams_apart(streams: Mapping[str, Any], texts: Mapping[str, Any], otherwise: Any) -> Any:
     """Streams, and text that is written, have routes of their own."""
     by_path = {methods.path(methods.STREAM): {"matcher": _by_first_message(streams)}}
-    nothing = {edge.route_key(""): _on_match(_no_model())}
-    text = _by_state({**nothing, **texts}, otherwise=_on_match(_no_such_model()))
+    nothing = {edge.route_key(""): _on_match(refusals.no_model())}
+    text = _by_state({**nothing, **texts}, otherwise=_on_match(refusals.no_such_model()))
     by_path |= {
         path: {"matcher": text} for path in (methods.path(methods.TEXT_STREAM), *methods.OF_OPENAI)
     }
@@ -272,7 +271,7 @@ def _streams_apart(streams: Mapping[str, Any], texts: Mapping[str, Any], otherwi
 def _openai_apart(otherwise: Any) -> Any:
     """OpenAI's other paths, transcoded or not: a model in their bodies must lead nowhere."""
     others = {
-        methods.OPENAI_PREFIX: _on_match(_no_such_path()),
+        methods.OPENAI_PREFIX: _on_match(refusals.no_such_path()),
         f"/{methods.OPENAI}/": _on_match(_management_route(edge.REGISTRY)),
     }
     path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
@@ -288,7 +287,7 @@ def _by_first_message(streams: Mapping[str, Any]) -> Any:
     The route for that time is never taken: with the first message, or the end of the request, there is a state.
     """
     state = wire.extension("endpoint", FilterStateInput(key=edge.ROUTE_STATE))
-    there_is_one = {"": _on_match(_no_such_endpoint())}
+    there_is_one = {"": _on_match(refusals.no_such_endpoint())}
     matcher = Matcher(
         matcher_tree={"input": state, "prefix_match_map": {"map": there_is_one}},
         on_no_match=_on_match(_waiting_route()),
@@ -305,7 +304,7 @@ def _waiting_route() -> Any:
 def _unless_named() -> dict[str, Any]:
     """Any worker for a call that names no endpoint."""
     nothing = {edge.route_key(""): _on_match(_any_worker_route())}
-    return {"matcher": _by_state(nothing, otherwise=_on_match(_no_such_endpoint()))}
+    return {"matcher": _by_state(nothing, otherwise=_on_match(refusals.no_such_endpoint()))}
 
 
 def _on_match(route: Any) -> dict[str, Any]:
@@ -337,65 +336,3 @@ def _let_last(action: Any, idle_seconds: float) -> None:
     action.timeout.CopyFrom(for_ever)
     action.idle_timeout.CopyFrom(_duration(idle_seconds))
     action.max_stream_duration.max_stream_duration.CopyFrom(for_ever)
-
-
-def _refusal(status: int, text: str) -> Any:
-    return Route(
-        match={"prefix": "/"},
-        direct_response={"status": status, "body": {"inline_string": text}},
-    )
-
-
-def _no_model() -> Any:
-    problem = f"%DYNAMIC_METADATA({edge.OPENAI_METADATA}:{edge.OPENAI_PROBLEM})%"
-    text = f"the request must name an endpoint, in JSON as `model`{problem}"
-    return _refused_as(_GRPC_INVALID_ARGUMENT, _refusal_with(400, text))
-
-
-def _no_such_model() -> Any:
-    text = f"the model '{replies.state(edge.ENDPOINT_STATE)}'{_pin(' of version ')} does not exist, or gets no traffic"
-    return _refused_as(_GRPC_NOT_FOUND, _refusal_with(404, text))
-
-
-def _no_language_model() -> Any:
-    text = f"the model '{replies.state(edge.ENDPOINT_STATE)}' is not a language model; call it with ModelInfer"
-    return _refused_as(_GRPC_FAILED_PRECONDITION, _refusal_with(400, text))
-
-
-def _no_such_path() -> Any:
-    return _refusal(404, "there is no such method or path here")
-
-
-def _no_such_endpoint() -> Any:
-    """NOT_FOUND that names what was asked for. (From 404 alone that would be UNIMPLEMENTED.)"""
-    pin = _pin(" or sends no traffic to its version ")
-    text = f"endpoint '{replies.state(edge.ENDPOINT_STATE)}' does not exist{pin}"
-    return _refused_as(_GRPC_NOT_FOUND, _refusal_with(404, text))
-
-
-def _pin(before: str) -> str:
-    """The version that was asked for, with words before it; nothing if none was."""
-    words = f"%CEL('{edge.VERSION_STATE}' in filter_state ? '{before}' : '')%"
-    return f"{words}{replies.state(edge.VERSION_STATE)}"
-
-
-def _refused_as(status: str, route: Any) -> Any:
-    """The same with a gRPC status, which from HTTP's alone Envoy would make another of."""
-    route.response_headers_to_add.add(
-        header={"key": "grpc-status", "value": status}, append_action="OVERWRITE_IF_EXISTS_OR_ADD"
-    )
-    return route
-
-
-def _refusal_with(status: int, text: str) -> Any:
-    """A refusal whose text says what the call asked for."""
-    return Route(
-        match={"prefix": "/"},
-        direct_response={
-            "status": status,
-            "body_format": {
-                "text_format_source": {"inline_string": text},
-                "omit_empty_values": True,
-            },
-        },
-    )

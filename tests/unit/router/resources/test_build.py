@@ -54,7 +54,7 @@ def routes_of(snapshot: Snapshot, *, streams: bool = False) -> dict[str, Any]:
     """Key → route, of the endpoints' map."""
     message = RouteConfiguration.FromString(snapshot.of_kind(Kind.ROUTES)["edge"].body)
     whole = message.virtual_hosts[0].matcher
-    by_state = whole.on_no_match.matcher
+    by_state = whole.on_no_match.matcher.on_no_match.matcher  # after OpenAI's paths
     if streams:
         entry = whole.matcher_tree.exact_match_map.map[methods.path(methods.STREAM)]
         by_state = entry.matcher
@@ -63,6 +63,17 @@ def routes_of(snapshot: Snapshot, *, streams: bool = False) -> dict[str, Any]:
     for key, entry in entries.items():
         found[key] = Route()
         entry.action.typed_config.Unpack(found[key])
+    return found
+
+
+def texts_of(snapshot: Snapshot, path: str) -> dict[str, Any]:
+    """Key → route, of what is asked for text on a path."""
+    message = RouteConfiguration.FromString(snapshot.of_kind(Kind.ROUTES)["edge"].body)
+    entry = message.virtual_hosts[0].matcher.matcher_tree.exact_match_map.map[path]
+    found = {}
+    for key, action in entry.matcher.matcher_tree.exact_match_map.map.items():
+        found[key] = Route()
+        action.action.typed_config.Unpack(found[key])
     return found
 
 
@@ -155,6 +166,39 @@ def test_streams_last_and_are_not_mirrored() -> None:
     assert action.timeout.ToNanoseconds() == 0
     assert action.max_stream_duration.max_stream_duration.ToNanoseconds() == 0
     assert action.idle_timeout.seconds == 3600
+
+
+def test_text_lasts_as_long_as_it_is_heard_of() -> None:
+    """Not mirrored, no timeout but that of silence, found by the endpoint and by what OpenAI's clients call it."""
+    endpoint = Endpoint(
+        name=EndpointName("digits"),
+        targets=(Target(V1, 90), Target(V2, 10)),
+        mirror=Mirror(V2, 5),
+        timeout=7.0,
+    )
+    snapshot = Snapshot.build(
+        ResourceBuilder(EDGE).build(route([endpoint], {}, [], frozenset(), {V1}))
+    )
+    for path in (methods.path(methods.TEXT_STREAM), *methods.OF_OPENAI):
+        routes = texts_of(snapshot, path)
+        assert set(routes) == {"@", "digits@", "digits@1", "digits@2", "digits@1@", "digits@2@"}
+        action = routes["digits@"].route
+        assert not action.request_mirror_policies
+        assert action.timeout.ToNanoseconds() == 0
+        assert action.max_stream_duration.max_stream_duration.ToNanoseconds() == 0
+        assert action.idle_timeout.seconds == 7
+        assert [c.weight.value for c in action.weighted_clusters.clusters] == [900_000, 100_000]
+        assert action.retry_policy.num_retries.value == 2
+        assert routes["digits@2@"].route.cluster == "models/digits/versions/2"
+
+
+def test_no_text_of_a_tensor_model() -> None:
+    """Whoever asks is told, and no worker."""
+    routes = texts_of(build(), methods.path(methods.TEXT_STREAM))
+    assert set(routes) == {"@", "digits@"}
+    assert routes["digits@"].direct_response.status == 400
+    (header,) = routes["digits@"].response_headers_to_add
+    assert (header.header.key, header.header.value) == ("grpc-status", "9")
 
 
 def test_a_version_with_state_gets_each_sequence_on_one_worker() -> None:
