@@ -32,3 +32,21 @@ def fitted(wanted: EngineSettings, shape: ModelShape, capacity: RunnerCapacity) 
     room = capacity.block_size * min(capacity.max_blocks, capacity.blocks)
     length = min(wanted.context_length or shape.context_length, shape.context_length, room)
     return replace(wanted, context_length=length)
+
+
+def remarks(
+    wanted: EngineSettings, used: EngineSettings, shape: ModelShape, capacity: RunnerCapacity
+) -> tuple[str, ...]:
+    """What is otherwise than one would think who sees the settings and the model alone."""
+    found = []
+    length = min(wanted.context_length or shape.context_length, shape.context_length)
+    if used.context_length < length:
+        found.append(
+            f"a request has room for {used.context_length} tokens, not for {length}:"
+            f" kv_cache_bytes is {wanted.kv_cache_bytes}"
+        )
+    if capacity.slots and wanted.target is Target.AUTO:
+        found.append(
+            "our operators are not built here: the portable path computes, and shares no prefixes"
+        )
+    return tuple(found)

@@ -8,7 +8,7 @@ import structlog
 
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.execution import Execution
-from services.worker.domain.generation_plan import engine_settings, fitted
+from services.worker.domain.generation_plan import engine_settings, fitted, remarks
 from services.worker.domain.load_state import LoadError, LoadState
 from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.loaded import Loaded
@@ -68,7 +68,8 @@ class TextLoader:
             context_length=settings.context_length,
             blocks=model.runner.capacity.blocks,
         )
-        return Loaded(served, engine, _execution(settings), None, kept)
+        told = remarks(wanted, settings, model.shape, model.runner.capacity)
+        return Loaded(served, engine, _execution(settings, told), None, kept)
 
     def _served(
         self, spec: VersionSpec, model: LanguageModel, settings: EngineSettings, engine: TextEngine
@@ -88,9 +89,10 @@ class TextLoader:
         )
 
 
-def _execution(settings: EngineSettings) -> Execution:
+def _execution(settings: EngineSettings, warnings: tuple[str, ...]) -> Execution:
     return Execution(
         max_batch_size=settings.max_running_requests,
         instances=1,
         intra_op_threads=settings.threads,
+        warnings=warnings,
     )

@@ -3,7 +3,7 @@
 import dataclasses
 
 from services.worker.domain.assignment import GenerationSettings, RunSettings
-from services.worker.domain.generation_plan import engine_settings, fitted
+from services.worker.domain.generation_plan import engine_settings, fitted, remarks
 from services.worker.llm.domain.engine_settings import EngineSettings, Target
 from services.worker.llm.domain.model_shape import ModelShape
 from services.worker.llm.domain.step import RunnerCapacity
@@ -83,3 +83,14 @@ def test_the_context_is_no_longer_than_one_request_has_room_for() -> None:
     assert fitted(DEFAULTS, SHAPE, slots).context_length == 700
     small = dataclasses.replace(CAPACITY, blocks=10)
     assert fitted(DEFAULTS, SHAPE, small).context_length == 160
+
+
+def test_what_is_otherwise_than_one_would_think_is_told() -> None:
+    """A context that the cache cuts short, and a path that nobody asked for; nothing else."""
+    assert remarks(DEFAULTS, fitted(DEFAULTS, SHAPE, CAPACITY), SHAPE, CAPACITY) == ()
+    slots = dataclasses.replace(CAPACITY, blocks=4, block_size=700, max_blocks=1, slots=True)
+    short, path = remarks(DEFAULTS, fitted(DEFAULTS, SHAPE, slots), SHAPE, slots)
+    assert short == "a request has room for 700 tokens, not for 2048: kv_cache_bytes is 536870912"
+    assert path.startswith("our operators are not built here")
+    asked = dataclasses.replace(DEFAULTS, target=Target.PORTABLE, context_length=600)
+    assert remarks(asked, fitted(asked, SHAPE, slots), SHAPE, slots) == ()
