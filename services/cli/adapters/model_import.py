@@ -63,10 +63,12 @@ class Importer:
             ) from error
 
     def _checked(self, artifact: Artifact, source: str, digest: str | None) -> Import:
+        files = artifact.files(
+            self.report
+        )  # first: links are refused without reading what they lead to
         checked = model_check.check(artifact.model_path, self.report, accuracy=self.accuracy)
         for line in checked.lines():
             self.report.say(line)
-        files = artifact.files(self.report)
         lineage = {
             "source": source,
             "source_digest": f"sha256:{digest or digest_of(files)}",
