@@ -28,7 +28,8 @@ def floats(raw: Array, kind: TensorType, shape: tuple[int, ...]) -> Array:
     from gguf.quants import dequantize
 
     rows = raw.reshape(*shape[:-1], -1)
-    full: Array = dequantize(rows, GGMLQuantizationType(kind.number))
+    with np.errstate(invalid="ignore", over="ignore"):  # what isn't finite is found by whoever asked
+        full: Array = dequantize(rows, GGMLQuantizationType(kind.number))
     return full.astype(np.float32, copy=False)
 
 
