@@ -32,7 +32,7 @@ class _Caller:
 
 
 class Engine:
-    """A `TextEngine`. Everything but `stuck_for` is called on the event loop."""
+    """A `TextEngine`; `load` and `stuck_for` may also be asked from other threads."""
 
     def __init__(self, model: LanguageModel, settings: EngineSettings, meter: EngineMeter) -> None:
         """Nothing is computed until `run`; the runner is closed by whoever opened it."""
@@ -44,7 +44,8 @@ class Engine:
         self._thread = EngineThread(self._stepper, self._told)
         self._numbers = count()
         self._callers: dict[RequestId, _Caller] = {}
-        self._waiting: Counter[str] = Counter()  # requests by tenant
+        self._waits = 0  # requests of which nothing has been computed yet
+        self._waiting: Counter[str] = Counter()  # the same by tenant
         self._pace = QueuePace()
         self._load = self._stepper.load()
         self._closed = False
@@ -68,10 +69,11 @@ class Engine:
         if self._closed:
             raise _closing()
         room = self._door.room(request)
-        waiting, own = self._waiting.total(), self._waiting[request.tenant]
-        self._door.check_queue(waiting, own, self._pace.seconds_for(waiting), tenant=request.tenant)
+        own, hint = self._waiting[request.tenant], self._pace.seconds_for(self._waits)
+        self._door.check_queue(self._waits, own, hint, tenant=request.tenant)
         number = RequestId(next(self._numbers))
         self._callers[number] = _Caller(deliver, request.tenant)
+        self._waits += 1
         self._waiting[request.tenant] += 1
         self._thread.submit(number, request, room)
         return number
@@ -83,8 +85,7 @@ class Engine:
 
     def load(self) -> EngineLoad:
         """See `TextEngine`."""
-        waiting = max(self._load.waiting, self._waiting.total())  # some may just have come
-        return replace(self._load, waiting=waiting)
+        return replace(self._load, waiting=max(self._load.waiting, self._waits))  # some just came
 
     def stuck_for(self, patience: float) -> float | None:
         """See `TextEngine`; also how long every step has failed."""
@@ -100,7 +101,7 @@ class Engine:
             if caller is not None:
                 self._waits_no_longer(caller)
         now = time.monotonic()
-        self._pace.note(len(report.began), self._waiting.total(), now)
+        self._pace.note(len(report.began), self._waits, now)
         for number, update in report.updates:
             self._deliver(number, update)
         if report.step is not None:
@@ -125,6 +126,7 @@ class Engine:
     def _waits_no_longer(self, caller: _Caller) -> None:
         if caller.waits:
             caller.waits = False
+            self._waits -= 1
             self._waiting[caller.tenant] -= 1
             if not self._waiting[caller.tenant]:
                 del self._waiting[caller.tenant]

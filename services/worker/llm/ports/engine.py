@@ -23,7 +23,7 @@ class EngineLoad:
 
 
 class TextEngine(Protocol):
-    """Continues prompts. All calls come from the event loop."""
+    """Continues prompts. Calls come from the event loop; `load` and `stuck_for` may be asked from other threads."""
 
     def submit(self, request: GenerationRequest, deliver: Deliver) -> RequestId:
         """Take a request in; `deliver` hears of it until an update with a summary or an error, which is the last.
