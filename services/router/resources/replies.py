@@ -8,7 +8,7 @@ from envoy.extensions.access_loggers.filters.cel.v3.cel_pb2 import ExpressionFil
 from services.router.resources import edge, methods, wire
 
 _SHOWN = 80  # characters of a client's name for something that an answer repeats
-_RESOURCE_EXHAUSTED, _UNIMPLEMENTED = "8", "12"
+_DEADLINE_EXCEEDED, _RESOURCE_EXHAUSTED, _UNIMPLEMENTED = "4", "8", "12"
 _INVALID = "invalid_request_error"
 # Where a caller's path is found, once the transcoder has seen it and before; and what it is then called if not found.
 _OPENAI_HEADERS = {"x-envoy-original-path": "model_not_found", ":path": "unknown_url"}
@@ -94,6 +94,12 @@ def _replies(max_message_bytes: int) -> list[_Reply]:
             cause=_of_flags("UF", "UC", "UR", "URX", "LR", "UPE"),
             text=f"the worker of endpoint {endpoint} went away before it answered; try again",
             code="unavailable",
+        ),
+        _Reply(  # the request was there, but nothing came of it for as long as its route allows
+            cause=_all(_of_flags("SI"), _of_status(504)),
+            text=f"endpoint {endpoint} did not answer in time",
+            grpc_status=_DEADLINE_EXCEEDED,
+            code="timeout",
         ),
         *(
             _Reply(cause=cause, text=f"endpoint {endpoint} did not answer in time", code="timeout")

@@ -200,8 +200,10 @@ async def test_an_endpoints_timeout_is_of_silence(
     status, _, answer = await text_edge.http("POST", "/v1/completions", sent)
     assert status == 504
     assert json.loads(answer)["error"]["code"] == "timeout"
+    stream = stub.GenerateStream(service.GenerateStreamRequest(**asking()), timeout=20)
+    assert await stream.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     hold.set()
-    await ended(text_worker, Outcome.CANCELLED)
+    await ended(text_worker, Outcome.CANCELLED, 2)
 
 
 _REFUSED = [
