@@ -36,24 +36,32 @@ _ODD = (
     "<|im_start|>user\nhi<|im_end|>\n<|endoftext|><|im_start|",
     "x<|im_end|>y <|im_end|> z<|im_start|><|im_start|>",
     "<|im_start|>system\n\n<|im_end|>\n<repo_name><reponame><file_sep><filename><gh_stars><issue_start>",
-    "a" * 3_000,
-    " " * 1_000 + "x",
-    "\n" * 500,
-    "ab " * 900,
-    "!?" * 700,
-    "中" * 800,
+    "a" * 300,
+    " " * 200 + "x",
+    "\n" * 90,
+    "ab " * 90,
+    "!?" * 90,
+    "中" * 80,
 )
+
+_REPEATED = ("a", " ", "\n", "ab ", "!?", "中", "1", "é", "<|im_end|>")
 
 
 def texts(django: Path | None) -> Iterator[str]:
     """All of them; the same ones for the same Python and the same Django, whose messages are in a hundred languages."""
-    yield from _ODD
+    yield from odd()
+    yield from (one * 1_000 for one in _REPEATED)
     yield from _unicode()
-    yield from _random()
+    yield from random_texts()
     yield from _pieces(_english())
     yield from _pieces(_sources())
     if django is not None:
         yield from _pieces(_messages(django))
+
+
+def odd() -> Iterator[str]:
+    """What was written by hand: each has gone wrong in some tokenizer."""
+    yield from _ODD
 
 
 def _unicode() -> Iterator[str]:
@@ -79,7 +87,7 @@ def _groups(characters: list[str], size: int = 200) -> Iterator[list[str]]:
         yield characters[begin : begin + size]
 
 
-def _random() -> Iterator[str]:
+def random_texts() -> Iterator[str]:
     """Characters of all kinds side by side, and bytes that were never text."""
     draw = random.Random(_SEED)
     kinds = (

@@ -176,10 +176,10 @@ def parsed() -> argparse.Namespace:
 
 
 @contextmanager
-def started(order: argparse.Namespace, catalog: Catalog) -> Iterator[Oracle]:
+def started(server: str, catalog: Catalog) -> Iterator[Oracle]:
     """The server that was named, or one of our own."""
-    if order.server:
-        yield Oracle(order.server)
+    if server:
+        yield Oracle(server)
         return
     catalog.llama.make()
     twin = catalog.files.twin()
@@ -200,7 +200,7 @@ def main() -> int:
     order.cache = order.cache.expanduser().absolute()
     catalog = Catalog(order.cache)
     failed = False
-    with started(order, catalog) as oracle:
+    with started(order.server, catalog) as oracle:
         for comparison in run(oracle, order, catalog):
             # A quantised graph may choose another word where two are nearly as likely.
             failed |= bool(comparison.different) and not comparison.what.endswith(_QUANTISED)
