@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from services.worker.llm.adapters.cache_memory import CacheMemory
+from services.worker.llm.adapters.cache_memory import CacheMemory, take_first_pages
 from services.worker.llm.adapters.graph_names import (
     BLOCK_SIZE,
     BLOCKS,
@@ -58,6 +58,7 @@ class NativeRunner:
         cache_shape = (shape.layers, 2, self._capacity.blocks, shape.kv_heads, block)
         size = math.prod(cache_shape) * np.dtype(cache_dtype).itemsize
         self._cache: Array | None = CacheMemory(size).array(cache_dtype, cache_shape)
+        take_first_pages(part for layer in self._cache for part in layer)
         self._session: GraphSession | None = GraphSession(graph, session)
         self._binding = self._session.binding()
         bind_input(self._binding, CACHE, self._cache)
