@@ -119,9 +119,8 @@ class DecoderGraph:
             bound = self._writer.weight("logit_softcap", np.array(cap, np.float32))
             tanh = self._writer.node("Tanh", [self._writer.node("Div", [logits, bound])])
             logits = self._writer.node("Mul", [tanh, bound])
-        self._writer.nodes("Identity", [logits], [LOGITS])
-        size = self._plan.shape.vocabulary_size
-        self._writer.output(LOGITS, np.float32, ["R", size])
+        self._writer.rename(logits, LOGITS)
+        self._writer.output(LOGITS, np.float32, ["R", self._plan.shape.vocabulary_size])
 
 
 def is_symmetric(matrix: QuantisedMatrix) -> bool:

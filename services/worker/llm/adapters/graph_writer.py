@@ -94,6 +94,11 @@ class GraphWriter:
         )
         return names
 
+    def rename(self, output: str, name: str) -> None:
+        """Call an output of the last node by another name; nobody has used it yet."""
+        outputs = self._nodes[-1].output
+        outputs[list(outputs).index(output)] = name
+
     def save(self) -> None:
         """Write the graph; its weights lie in their file already."""
         graph = helper.make_graph(
