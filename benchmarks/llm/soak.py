@@ -1,122 +1,121 @@
-"""Random load on a real model for a long time: memory must stay as it is.
+"""Whether memory stays: random requests, callers who leave, prefixes that come and go, for half an hour.
 
-Run as `python -m benchmarks.llm.soak [--minutes 30] [--scripted]`. Prompts of all lengths, half of them alike, fill and
-turn over the cache; callers leave, deadlines pass. Resident memory is looked at throughout: the last quarter's median
-may be 2 % above the second's. Everything must add up at the end. `--scripted` takes a model that costs nothing.
+Run as `python -m benchmarks.llm.soak --minutes 30`. The whole mesh is started, its memory looked at twice a minute. The
+first third of the time is left out, in which caches fill; afterwards no look may be further from their mean than 2 %.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import random
-import statistics
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
 
-import psutil
+import numpy as np
+import platformdirs
+import uvloop
 
-from benchmarks.llm.canaries import open_model
-from benchmarks.llm.engine_callers import Call, EngineSums, idle, running
-from services.worker.llm.domain.engine_settings import EngineSettings
-from services.worker.llm.domain.generation import GenerationRequest
-from services.worker.llm.domain.sampling_settings import SamplingSettings
-from services.worker.llm.drivers.engine import Engine
-from services.worker.llm.ports.language_model import LanguageModel
-from tests.unit.worker.llm.scripted_runner import ScriptedRunner, capacity, scripted_model
+from benchmarks.llm import inferplane
+from benchmarks.llm.__main__ import tokenizer_text
+from benchmarks.llm.call import Answer, Asked
+from benchmarks.llm.connection import connect
+from benchmarks.llm.contender import Catalog
+from benchmarks.llm.prompts import Text
+from benchmarks.llm.trial import first_token
+from benchmarks.serving.contender import Running
 
-_AT_ONCE = 24
-_LOOKS = 200  # at the memory, in all
-_ALLOWED = 1.02
-_BLOCKS_BYTES = 96 * 1024**2
-
-
-def _request(numbers: random.Random, vocabulary: int) -> GenerationRequest:
-    stem = random.Random(numbers.randrange(50) if numbers.random() < 0.5 else numbers.random())
-    length = int(numbers.paretovariate(0.8) * 12) % 380 + 1
-    settings = SamplingSettings(
-        max_tokens=numbers.randrange(1, 40),
-        temperature=numbers.choice((0.0, 0.8)),
-        top_p=numbers.choice((1.0, 0.9)),
-        stop=numbers.choice(((), ("\n\n",))),
-        n=numbers.choice((1, 1, 1, 2)),
-        logprobs=numbers.random() < 0.1,
-    )
-    now = time.monotonic()
-    return GenerationRequest(
-        prompt=tuple(stem.randrange(1, vocabulary) for _ in range(length)),
-        sampling=settings,
-        tenant=f"tenant {numbers.randrange(1000)}",
-        priority=numbers.randrange(-1, 2),
-        deadline=now + numbers.uniform(0, 5) if numbers.random() < 0.1 else None,
-    )
+_CALLERS = 12
+_PREFIXES = 6  # at a time; one is forgotten with every call
+_LEAVING = 0.25  # of the callers, within a second
+_LONGEST_CALL = 60.0  # seconds
+_LOOKS = 2  # a minute
+_BOUND = 0.02
 
 
+@dataclass(slots=True)
 class Soak:
-    """Callers for a while, and what the memory was meanwhile."""
+    """What is asked, and what was seen."""
 
-    def __init__(self, model: LanguageModel, seconds: float) -> None:
-        self.resident: list[int] = []
-        self.calls = 0
-        self._model = model
-        self._seconds = seconds
-        self._numbers = random.Random(1)
+    text: Text
+    running: Running
+    ends: float
+    looks: list[float] = field(default_factory=list)  # MB, all processes
+    calls: Counter[str] = field(default_factory=Counter)
+    _draw: random.Random = field(default_factory=lambda: random.Random(6))
+    _words: np.random.Generator = field(default_factory=lambda: np.random.default_rng(6))
+    _prefixes: list[str] = field(default_factory=list)
 
-    async def run(self) -> EngineSums:
-        """Until the time is over and everything has ended."""
-        end = time.monotonic() + self._seconds
-        async with running(self._model, EngineSettings(max_queue_requests=4096)) as (engine, sums):
-            looking = asyncio.create_task(self._look(psutil.Process().memory_info))
-            callers = [self._caller(engine, end) for _ in range(_AT_ONCE)]
-            await asyncio.gather(*callers)
-            looking.cancel()
-            await idle(engine, sums, self.calls)
-        return sums
+    async def run(self) -> None:
+        """Callers until the time is over; memory meanwhile."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CALLERS):
+                group.create_task(self._caller())
+            group.create_task(self._look())
 
-    async def _caller(self, engine: Engine, end: float) -> None:
-        numbers = self._numbers
-        while time.monotonic() < end:
-            self.calls += 1
-            leaves = numbers.uniform(0, 1) if numbers.random() < 0.2 else None
-            request = _request(numbers, self._model.tokenizer.vocabulary_size)
-            call = await Call(request).made(engine, leave_after=leaves)
-            assert not call.told_late, "told after the end"
+    async def _caller(self) -> None:
+        while time.monotonic() < self.ends:
+            answer = Answer(asked=self._question(), began=time.perf_counter())
+            leaves = self._draw.random() < _LEAVING
+            limit = self._draw.random() if leaves else _LONGEST_CALL
+            connection = await connect(self.running.address)
+            await connection.call(answer, "soak", limit)
+            connection.close()
+            self.calls["left" if leaves and answer.error else answer.fault() or "whole"] += 1
 
-    async def _look(self, memory: Callable[[], psutil._ntuples.pmem]) -> None:
-        while True:
-            await asyncio.sleep(self._seconds / _LOOKS)
-            gc.collect()
-            self.resident.append(memory().rss)
+    def _question(self) -> Asked:
+        while len(self._prefixes) < _PREFIXES:
+            self._prefixes.append(self.text.cut(self._words, self._draw.randint(32, 400))[0])
+        prefix = self._draw.choice(self._prefixes)
+        if self._draw.random() < 1 / _PREFIXES:
+            self._prefixes.remove(prefix)
+        own, _ = self.text.cut(self._words, self._draw.randint(4, 64))
+        tokens = self._draw.randint(1, 96)
+        return Asked(prompt=f"{prefix}\n{own}", prompt_tokens=0, max_tokens=tokens)
+
+    async def _look(self) -> None:
+        while (left := self.ends - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, 60 / _LOOKS))
+            memory = await asyncio.to_thread(self.running.memory)
+            self.looks.append(memory.rss)
+            print(f"{memory.rss:.0f} MB; {dict(self.calls)}", flush=True)
+
+    def spread(self) -> float:
+        """The largest distance from the mean, after the first third."""
+        late = self.looks[len(self.looks) // 3 :] or [1.0]
+        mean = sum(late) / len(late)
+        return max(abs(one - mean) for one in late) / mean
 
 
-def growth(resident: list[int]) -> float:
-    """The last quarter's median by the second quarter's: until then caches fill."""
-    quarter = len(resident) // 4
-    return statistics.median(resident[-quarter:]) / statistics.median(
-        resident[quarter : 2 * quarter]
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--scripted", action="store_true")
-    options = parser.parse_args()
-    scripted = ScriptedRunner(capacity(96, 16, max_blocks=40))
-    model = scripted_model(scripted) if options.scripted else open_model(_BLOCKS_BYTES)
-    soak = Soak(model, options.minutes * 60)
-    sums = asyncio.run(soak.run())
-    model.runner.close()
-    by_outcome = {kind.value if kind else "whole": n for kind, n in sums.outcomes.items()}
-    print(f"{soak.calls} calls, {sums.tokens} tokens, {sums.preemptions} preemptions: {by_outcome}")
-    if not options.scripted:
-        own = sums.own_seconds / sums.runner_seconds
-        print(f"scheduling, sampling and text: {own:.1%} of the runner's time")
-    grown = growth(soak.resident)
-    print(f"resident memory: {soak.resident[-1] / 2**20:.0f} MiB, {grown:.4f} times what it was")
-    assert grown < _ALLOWED, "memory grows"
+def main() -> int:
+    """1 if memory did not stay or a call failed."""
+    parser = argparse.ArgumentParser(prog="benchmarks.llm.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0, help="default: %(default)s")
+    default = platformdirs.user_cache_path("inferplane") / "benchmarks"
+    parser.add_argument("--cache", type=Path, default=default, help="default: %(default)s")
+    order = parser.parse_args()
+    catalog = Catalog(order.cache.expanduser().absolute())
+    ours = next(inferplane.contenders(catalog.files.original, ablations=False))
+    ours.before()
+    with tempfile.TemporaryDirectory(prefix="ip-b-") as folder:
+        running = ours.start(Path(folder))
+        try:
+            first_token(running)
+            text = tokenizer_text(catalog.files.original())
+            soak = Soak(text, running, time.monotonic() + 60 * order.minutes)
+            uvloop.run(soak.run())
+            dead = running.dead()
+        finally:
+            running.stop()
+    failed = {what: count for what, count in soak.calls.items() if what not in {"left", "whole"}}
+    spread = soak.spread()
+    print(f"{sum(soak.calls.values())} calls; memory within {spread:.1%}; {failed or ''} {dead}")
+    return int(bool(failed or dead) or spread > _BOUND)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
