@@ -4,6 +4,7 @@ import pytest
 
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.generation import GenerationRequest
+from services.worker.llm.domain.sampling_settings import SamplingSettings
 from tests.unit.worker.llm.scripted_runner import ScriptedRunner, capacity, continued
 from tests.unit.worker.llm.stepping import Stepping, asked
 
@@ -58,6 +59,27 @@ def test_slots_say_the_same() -> None:
         engine.submit(asked(prompt, 24))
     engine.drain()
     assert [told.tokens() for told in engine.told] == EXPECTED
+
+
+def sampled(concurrency: int, *, blocks: int) -> list[list[int]]:
+    """Texts by chance, two of each request, each request with a seed of its own."""
+    engine = Stepping(ScriptedRunner(capacity(blocks, 16, max_blocks=16)))
+    for seed, prompt in enumerate(PROMPTS[:12]):
+        settings = SamplingSettings(max_tokens=60, temperature=0.7, top_k=20, seed=seed, n=2)
+        engine.submit(GenerationRequest(prompt=tuple(prompt), sampling=settings))
+        while sum(told.last is None for told in engine.told) >= concurrency:
+            engine.step()
+    engine.drain()
+    assert (sum(facts.preemptions for facts in engine.facts) > 0) == (blocks < 50)
+    return [told.tokens(index) for told in engine.told for index in range(2)]
+
+
+def test_a_seed_says_the_same_in_any_company() -> None:
+    """Also preempted; the two texts of a request, and equal prompts with other seeds, differ."""
+    alone = sampled(1, blocks=512)
+    assert sampled(12, blocks=512) == alone
+    assert sampled(12, blocks=12) == alone
+    assert len({tuple(tokens) for tokens in alone}) == 24
 
 
 def steps_to_first_token(engine: Stepping, request: GenerationRequest) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.rpc.errors import InvalidArgumentError, Kind
 from services.worker.llm.domain.engine_settings import EngineSettings
@@ -25,14 +25,13 @@ prompts = st.builds(
 class Requests(RuleBasedStateMachine):
     """Two tenants and nobody, three priorities, few blocks; the runner sometimes fails."""
 
-    @rule(
+    @initialize(
         blocks=st.integers(6, 24),
         step_tokens=st.integers(4, 40),
         running=st.integers(1, 6),
         share=st.sampled_from([0.5, 0.75, 1.0]),
         prefix_cache=st.booleans(),
     )
-    @precondition(lambda self: not hasattr(self, "engine"))
     def begin(
         self, blocks: int, step_tokens: int, running: int, share: float, prefix_cache: bool
     ) -> None:
@@ -54,7 +53,6 @@ class Requests(RuleBasedStateMachine):
         n=st.sampled_from([1, 1, 1, 3]),
         seconds=st.one_of(st.none(), st.integers(0, 12)),
     )
-    @precondition(lambda self: hasattr(self, "engine"))
     def submit(
         self,
         prompt: bytes,
@@ -73,21 +71,20 @@ class Requests(RuleBasedStateMachine):
             self.engine.submit(request)
 
     @rule(data=st.data())
-    @precondition(lambda self: hasattr(self, "engine") and self.engine.told)
+    @precondition(lambda self: self.engine.told)
     def abort(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(0, len(self.engine.told) - 1))
         self.aborted.add(number)
         self.engine.abort(number)
 
     @rule(count=st.integers(1, 6))
-    @precondition(lambda self: hasattr(self, "engine"))
     def step(self, count: int) -> None:
         for _ in range(count):
             self.engine.now += 0.5
             self.engine.step()
 
     @rule(data=st.data())
-    @precondition(lambda self: hasattr(self, "engine") and self.engine.told)
+    @precondition(lambda self: self.engine.told)
     def abort_within_a_step(self, data: st.DataObject) -> None:
         numbers = st.integers(0, len(self.engine.told) - 1)
         late = data.draw(st.lists(numbers, max_size=4))
@@ -95,15 +92,13 @@ class Requests(RuleBasedStateMachine):
         self.engine.step(aborted=late)
 
     @rule(later=st.integers(1, 12))
-    @precondition(lambda self: hasattr(self, "engine") and len(self.engine.runner.fail_steps) < 2)
+    @precondition(lambda self: len(self.engine.runner.fail_steps) < 2)
     def fail(self, later: int) -> None:
         self.engine.runner.fail_steps.add(self.engine.runner.steps + later)
 
     @invariant()
     def texts_are_right(self) -> None:
         """Also of those that are not finished, or ended with an error."""
-        if not hasattr(self, "engine"):
-            return
         for told in self.engine.told:
             for index in range(told.request.sampling.n):
                 tokens = told.tokens(index)
