@@ -107,7 +107,7 @@ def summary(ready: Ready, order: UpOrder) -> list[str]:
     if ready.edge != _DEFAULT_EDGE:
         lines.append(f"  export INFERPLANE_ADDRESS={ready.edge}")
     lines += [
-        "  inferplane models push NAME PATH      upload an ONNX model",
+        "  inferplane models push NAME PATH      upload a model",
         "  inferplane deploy NAME@1              serve it",
         "  inferplane status                     watch it",
     ]

@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": _HELP_OPTIONS},
     help="Serves models over gRPC and REST through Envoy. Start with: inferplane demo, or inferplane up.",
-    epilog="In a checkout, for who develops it: test, lint, typecheck, codegen, lock, release-protos.",
+    epilog="In a checkout, for who develops it: test, lint, typecheck, codegen, lock, operators, release-protos.",
 )
 
 for commands in (about.app, machine.app, status.app, serving.app, generation.app, tuning.app):
