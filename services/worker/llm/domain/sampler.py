@@ -42,16 +42,19 @@ def choose(logits: Array, texts: Sequence[SampledText]) -> list[Chosen]:
         return []
     logits = logits[:, : texts[0].sampling.vocabulary_size]
     best = logits.argmax(axis=1)
+    # The largest of numbers among which there is a NaN is a NaN.
+    finite = np.isfinite(logits[np.arange(len(best)), best])
     chosen = []
-    for row, text, place in zip(logits, texts, best.tolist(), strict=True):
+    for row, (text, place, is_finite) in enumerate(
+        zip(texts, best.tolist(), finite.tolist(), strict=True)
+    ):
         sampling = text.sampling
-        # The largest of numbers among which there is a NaN is a NaN.
-        if not np.isfinite(row[place]):
+        if not is_finite:
             chosen.append(_not_numbers())
-        elif sampling.plain and sampling.greedy and not sampling.settings.logprobs:
+        elif sampling.greedy and sampling.plain and not sampling.settings.logprobs:
             chosen.append(Chosen(place))
         else:
-            chosen.append(_choose(row, sampling))
+            chosen.append(_choose(logits[row], sampling))
     return chosen
 
 

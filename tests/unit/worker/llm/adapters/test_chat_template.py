@@ -132,7 +132,7 @@ def test_what_a_template_may_not_do_is_an_error(source: str, told: str) -> None:
 def test_a_template_without_end_is_ended(source: str) -> None:
     """After its time; its process is gone, and the next conversation has another."""
     before = _children()
-    template = JinjaTemplate("{% if go %}" + source + "{% endif %}fine", {}, seconds=0.3)
+    template = JinjaTemplate("{% if go %}" + source + "{% endif %}fine", {}, seconds=1.0)
     [child] = _children() - before
     started = time.monotonic()
     with pytest.raises(InvalidArgumentError, match="longer than"):
