@@ -62,6 +62,7 @@ class Call:
 
     request: GenerationRequest
     tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)  # of the tokens, if that was asked for
     last: Update | None = None
     seconds: float = 0.0
     told_late: bool = False  # something was told after the end, or after the caller left
@@ -94,6 +95,7 @@ class Call:
         self.told_late |= self._over.is_set()
         for piece in update.pieces:
             self.tokens += piece.token_ids
+            self.logprobs += [token.logprob for token in piece.logprobs]
         if update.summary is not None or update.error is not None:
             self.last = update
             self._over.set()
