@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import count
 
+import structlog
+
 from services.rpc.errors import UnavailableError
 from services.worker.domain.progress import Progress
 from services.worker.llm.domain.engine_settings import EngineSettings
@@ -18,6 +20,8 @@ from services.worker.llm.drivers.step_report import StepReport
 from services.worker.llm.ports.engine import Deliver, EngineLoad
 from services.worker.llm.ports.engine_meter import EngineMeter
 from services.worker.llm.ports.language_model import LanguageModel
+
+_log = structlog.get_logger(__name__)
 
 _LAST_STEP_SECONDS = 10.0  # that the step may take which computes when the engine is closed
 
@@ -59,10 +63,13 @@ class Engine:
             self._closed = True
             self._thread.close(_closing())
             await asyncio.wait([ended], timeout=_LAST_STEP_SECONDS)
-            if ended.done():
-                self._thread.join()
             for number in list(self._callers):  # of a thread that failed, or whose step never ends
                 self._deliver(number, Update(error=_closing()))
+            if ended.done():
+                self._thread.join()
+                ended.result()
+            else:
+                _log.error("engine closed while a step is still computed; nobody waits for it")
 
     def submit(self, request: GenerationRequest, deliver: Deliver) -> RequestId:
         """See `TextEngine`."""
