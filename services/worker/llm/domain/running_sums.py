@@ -20,15 +20,21 @@ class RunningSums:
         """Sum of all."""
         return float(self._ends[-1])
 
-    def place(self, mass: float) -> int:
-        """Of the weight that this mass falls in; what is beyond the total falls in the last. Never one of 0, if any."""
+    def find(self, mass: float) -> tuple[int, float]:
+        """The weight that this mass falls in, and the running sum with it.
+
+        What is beyond the total falls in the last weight; none falls in one of 0, if there are others.
+        """
         piece = _place(self._ends, mass)
         begin = piece * _PIECE
-        within = self._weights[begin : begin + _PIECE].astype(np.float64).cumsum()
         before = float(self._ends[piece - 1]) if piece else 0.0
-        return begin + _place(within, mass - before)
+        within = self._weights[begin : begin + _PIECE].astype(np.float64).cumsum()
+        place = _place(within, mass - before)
+        return begin + place, before + float(within[place])
 
 
 def _place(running: Array, mass: float) -> int:
     place = int(running.searchsorted(mass, side="right"))
-    return min(place, int(running.searchsorted(running[-1], side="left")))
+    if place < len(running):
+        return place
+    return int(running.searchsorted(running[-1], side="left"))

@@ -74,15 +74,14 @@ class _Row:
     def draw(self, random: float) -> int:
         """Any token: those within reach come first, then the rest."""
         sums = RunningSums(self._weights)
-        most = random * (sums.total + self._most_rest)
-        place = sums.place(random * sums.total)
-        if most < sums.total and place == sums.place(most):
+        place, end = sums.find(random * sums.total)
+        if random * (sums.total + self._most_rest) < end:  # the rest could not move it further
             return int(self._ids[place])
         rest = RunningSums(self._rest())
         mass = random * (sums.total + rest.total)
         if rest.total == 0 or mass < sums.total:
-            return int(self._ids[sums.place(mass)])
-        return rest.place(mass - sums.total)
+            return int(self._ids[sums.find(mass)[0]])
+        return rest.find(mass - sums.total)[0]
 
     def draw_of_nucleus(self, share: float, random: float) -> int:
         """One of the likeliest that together have this share."""
@@ -114,4 +113,4 @@ def _running(weights: Array) -> Array:
 def _drawn(weights: Array, random: float) -> int:
     """Where the random number falls in weights."""
     sums = RunningSums(weights)
-    return sums.place(random * sums.total)
+    return sums.find(random * sums.total)[0]

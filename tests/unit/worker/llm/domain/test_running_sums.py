@@ -16,11 +16,11 @@ def test_a_mass_falls_where_summing_one_by_one_says(weights: list[int], share: f
     assert sums.total == sum(weights)
     mass = share * sum(weights)
     expected = next(n for n in range(len(weights)) if sum(weights[: n + 1]) > mass)
-    assert sums.place(mass) == expected
+    assert sums.find(mass) == (expected, sum(weights[: expected + 1]))
 
 
 def test_what_is_beyond_falls_in_the_last_weight() -> None:
     """Not in the zeros behind it."""
     sums = RunningSums(np.array([1, 2, 0, 0], np.float32))
-    assert sums.place(3.0) == 1
-    assert sums.place(99.0) == 1
+    assert sums.find(3.0) == (1, 3.0)
+    assert sums.find(99.0) == (1, 3.0)
