@@ -22,6 +22,7 @@ from services.worker.llm.ports.runner import Runner
 
 _CACHE_BYTES = 20 * 1024**3
 _CUDA = "CUDAExecutionProvider"
+_CPU = "CPUExecutionProvider"
 _PACKAGE = Path(__file__).parent.parent
 # The code that decides what is in a graph.
 _WRITERS = (
@@ -65,7 +66,7 @@ class FileModelLoader:
     def load(self, folder: Path, digest: str, settings: EngineSettings) -> LanguageModel:
         """Blocks until it is warm. Raises LoadError."""
         target = self._target(settings)
-        check_providers(_providers(target, settings))
+        check_providers([*settings.execution_providers, *_providers(target, settings)])
         key = graph_key(digest, target)
         make = partial(self._make, folder, target)
         with ExitStack() as stack:
@@ -125,6 +126,8 @@ def graph_key(digest: str, target: Target) -> str:
 
 
 def _providers(target: Target, settings: EngineSettings) -> tuple[str, ...]:
-    if target is Target.CUDA and _CUDA not in settings.execution_providers:
-        return (_CUDA, "CPUExecutionProvider")
-    return settings.execution_providers
+    """A CPU's graph runs on the CPU, whatever else tensor models may use here."""
+    if target is not Target.CUDA:
+        return (_CPU,)
+    wanted = settings.execution_providers
+    return wanted if _CUDA in wanted else (_CUDA, _CPU)
