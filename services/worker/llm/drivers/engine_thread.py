@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -56,9 +57,9 @@ class EngineThread:
             while not self._closed:
                 self._turn(loop)
         except Exception as error:  # noqa: BLE001 - the thread's supervisor is whoever awaits `ended`
-            loop.call_soon_threadsafe(_fail, ended, error)
+            _tell(loop, partial(_fail, ended, error))
         else:
-            loop.call_soon_threadsafe(_done, ended)
+            _tell(loop, partial(_done, ended))
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         stepper = self._stepper
@@ -67,7 +68,7 @@ class EngineThread:
         busy = not self._closed and stepper.step(self._take_in)
         report = stepper.reported()
         if report is not None:
-            loop.call_soon_threadsafe(self._told, report)
+            _tell(loop, partial(self._told, report))
         if not busy and not self._closed:
             self._next()()
 
@@ -88,6 +89,11 @@ class EngineThread:
     def _close(self, error: InferplaneError) -> None:
         self._stepper.end_all(error)
         self._closed = True
+
+
+def _tell(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop has gone, and with it everybody who could be told
+        loop.call_soon_threadsafe(call)
 
 
 def _done(ended: asyncio.Future[None]) -> None:

@@ -18,6 +18,7 @@ from services.rpc.errors import (
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.generation import FinishReason
 from services.worker.llm.domain.step import Array, StepInput
+from services.worker.llm.drivers import engine as engine_module
 from services.worker.llm.drivers.engine import Engine
 from tests.unit.worker.llm.drivers.engine_run import PATIENCE, Caller, Meter, running
 from tests.unit.worker.llm.scripted_runner import (
@@ -260,6 +261,28 @@ async def test_an_engine_that_is_cancelled_ends_what_is_open_and_refuses_more() 
     for caller in callers:
         assert isinstance(caller.updates[-1].error, UnavailableError)
     assert not [thread for thread in threading.enumerate() if thread.name == "engine"]
+
+
+async def test_an_engine_is_closed_although_a_step_never_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its callers are told, and nobody waits for the step for ever."""
+    monkeypatch.setattr(engine_module, "_LAST_STEP_SECONDS", 0.01)
+    runner = ScriptedRunner(capacity(), hold=threading.Event())
+    engine = Engine(scripted_model(runner), EngineSettings(), Meter())
+    task = asyncio.create_task(engine.run())
+    caller = Caller(engine).submit(asked(b"one", 90))
+    step = await held(runner)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert isinstance((await caller.ended()).error, UnavailableError)
+    step.set()  # what the thread still has to tell is told to nobody
+    for thread in threading.enumerate():
+        if thread.name == "engine":
+            thread.join(PATIENCE)
+    await asyncio.sleep(0)
+    assert len(caller.updates) == 1
 
 
 async def test_a_fault_of_our_own_ends_the_engine_loudly() -> None:
