@@ -67,6 +67,7 @@ _DETAILS_KEY = "grpc-status-details-bin"
 # Parts of gRPC's own texts; it tells these cases apart in no other way.
 _NO_CONNECTION = "ailed to connect"
 _REFUSED = re.compile(r"Connection refused|No such file or directory")
+_OWN_DEADLINE = "Deadline Exceeded"
 _NO_GRPC = re.compile(r"Failed parsing HTTP/2|http1\.x server|Received http2 header with status")
 
 
@@ -134,6 +135,8 @@ def to_error(error: grpc.aio.AioRpcError, address: str) -> InferplaneError:
         return _no_connection(text, address)
     if _NO_GRPC.search(text):
         return failures.no_edge(address)
+    if text == _OWN_DEADLINE:
+        text = "there was no answer in the time that the call had"
     kind = _BY_STATUS.get(error.code().name)
     if kind is None:
         return StatusError(error.code().name, text)

