@@ -21,7 +21,7 @@ def test_demo_ends_with_0_from_another_folder(tmp_path: Path) -> None:
         env={**clean, "TMPDIR": str(tmp_path), "COLUMNS": "100"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "true label" in done.stdout
