@@ -112,6 +112,17 @@ class VersionStatistics:
             self.cells += batch.cells
             self.padded_cells += batch.padded_cells
 
+    def written(self, queue_seconds: float, seconds: float, now_ns: int) -> None:
+        """A text was written in so many seconds, after a wait of `queue_seconds`; `now_ns` is since the epoch."""
+        ns = int(seconds * 1e9)
+        self.rows += 1
+        self.runs += 1
+        self.requests += 1
+        self.infer_ns += ns
+        self.last_ns = now_ns
+        self.queue_seconds.add(queue_seconds)
+        self.compute_seconds.add(seconds)
+
     @property
     def queue(self) -> Span:
         """Waiting of the requests that were computed."""

@@ -100,11 +100,16 @@ class TextAnswer:
             self._abort(update.error)
         elif update.summary is not None:
             del self._running[number]
-            self._summaries.append(update.summary)
+            self._note(update.summary)
         elif self._away is not None and self._is_stalled(time.monotonic() - self._away):
             self._waiting.clear()
             self._abort(_unread(self._bounds))
         self._more.set()
+
+    def _note(self, summary: Summary) -> None:
+        self._summaries.append(summary)
+        waited = summary.queue_seconds or 0.0
+        self._served.statistics.written(waited, summary.total_seconds - waited, time.time_ns())
 
     def _is_stalled(self, seconds: float) -> bool:
         return seconds > self._bounds.seconds or self._size > self._bounds.size
