@@ -20,11 +20,11 @@ from services.worker.llm.adapters.graph_names import (
     cache_names,
 )
 from services.worker.llm.adapters.graph_session import (
+    Binding,
     GraphSession,
     LogitsRoom,
     SessionSettings,
-    bind_output,
-    bind_step,
+    closed_error,
 )
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.model_shape import ModelShape
@@ -44,28 +44,12 @@ class CudaRunner:
         self._capacity = capacity_of(
             shape, settings, CacheForm(block_size=CUDA_BLOCK_SIZE, bytes_per_number=2)
         )
-        self._session: GraphSession | None = GraphSession(graph, session)
-        self._binding = self._session.binding()
+        self._binding: Binding | None = GraphSession(graph, session).binding()
         dims = [self._capacity.blocks, CUDA_BLOCK_SIZE, shape.kv_heads, shape.head_size]
-        self._caches = [
-            self._cache(names, dims)
-            for layer in range(shape.layers)
-            for names in cache_names(layer)
-        ]
+        for layer in range(shape.layers):
+            for past, written in cache_names(layer):
+                self._binding.keep_on_device(past, written, _device_memory(dims))
         self._logits = LogitsRoom(self._capacity.max_requests, shape.vocabulary_size)
-
-    def _cache(self, names: tuple[str, str], dims: Sequence[int]) -> Any:
-        """Memory on the device, bound as both what is read and what is written."""
-        past, written = names
-        try:
-            value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
-                list(dims), np.float16, _DEVICE, 0
-            )
-        except ERRORS as error:
-            raise LoadError(f"the device has no room for its cache: {reason_of(error)}") from error
-        self._binding.bind_ortvalue_input(past, value)
-        self._binding.bind_ortvalue_output(written, value)
-        return value
 
     @property
     def capacity(self) -> RunnerCapacity:
@@ -73,7 +57,8 @@ class CudaRunner:
 
     def step(self, step: StepInput) -> Array:
         """Logits of the wanted rows."""
-        assert self._session is not None, "the runner is closed"
+        if self._binding is None:
+            raise closed_error()
         lengths = np.diff(step.starts)
         inputs: dict[str, Array] = {
             IDS: np.ascontiguousarray(step.ids, np.int64),
@@ -83,14 +68,17 @@ class CudaRunner:
             LONGEST: np.array([lengths.max(), (step.past + lengths).max()], np.int32),
             ROWS: np.ascontiguousarray(step.rows, np.int64),
         }
-        bind_step(self._binding, inputs)
         logits = self._logits.rows(len(step.rows))
-        bind_output(self._binding, LOGITS, logits)
-        self._session.run(self._binding)
+        self._binding.run(inputs, LOGITS, logits)
         return logits
 
     def close(self) -> None:
-        """Give memory back."""
+        """Give memory back, once a step that still computes has ended."""
         self._binding = None
-        self._caches.clear()
-        self._session = None
+
+
+def _device_memory(dims: Sequence[int]) -> Any:
+    try:
+        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(dims), np.float16, _DEVICE, 0)
+    except ERRORS as error:
+        raise LoadError(f"the device has no room for its cache: {reason_of(error)}") from error

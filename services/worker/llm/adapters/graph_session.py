@@ -56,34 +56,52 @@ class GraphSession:
         if settings.memory is not None:
             settings.memory.loaded(self)
 
-    def binding(self) -> Any:
+    def binding(self) -> "Binding":
         """Places for inputs and outputs, for one kind of step."""
-        return self._session.io_binding()
+        return Binding(self._session)
 
-    def run(self, binding: Any) -> None:
-        """Compute what is bound; frees the GIL meanwhile. Raises InternalError."""
+
+class Binding:
+    """Inputs and outputs of a graph in memory of ours.
+
+    It keeps alive what a run needs, session and memory, also if its owner lets go of all of it meanwhile.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._places = session.io_binding()
+        self._kept: list[object] = []
+
+    def keep_input(self, name: str, array: Array) -> None:
+        """An input of all runs; contiguous."""
+        self._kept.append(array)
+        self._places.bind_input(name, _CPU, 0, array.dtype.type, array.shape, array.ctypes.data)
+
+    def keep_output(self, name: str, array: Array) -> None:
+        """An output of all runs; contiguous."""
+        self._kept.append(array)
+        self._bind_output(name, array)
+
+    def keep_on_device(self, read: str, written: str, value: Any) -> None:
+        """What is an input and an output of all runs, in a device's memory."""
+        self._kept.append(value)
+        self._places.bind_ortvalue_input(read, value)
+        self._places.bind_ortvalue_output(written, value)
+
+    def run(self, inputs: Mapping[str, Array], output: str, written: Array) -> None:
+        """Compute; frees the GIL meanwhile. Arrays are contiguous. Raises InternalError."""
+        for name, array in inputs.items():
+            self._places.bind_cpu_input(name, array)
+        self._bind_output(output, written)
         try:
-            self._session.run_with_iobinding(binding)
+            self._session.run_with_iobinding(self._places)
         except ERRORS as error:
             raise InternalError(
                 f"ONNX Runtime failed in a step: {reason_of(error)}", reason="STEP_FAILED"
             ) from error
 
-
-def bind_step(binding: Any, inputs: Mapping[str, Array]) -> None:
-    """Let inputs lie in these arrays for the next run; they are contiguous."""
-    for name, array in inputs.items():
-        binding.bind_cpu_input(name, array)
-
-
-def bind_input(binding: Any, name: str, array: Array) -> None:
-    """Let an input lie in `array` for all runs; it is contiguous and kept alive by the caller."""
-    binding.bind_input(name, _CPU, 0, array.dtype.type, array.shape, array.ctypes.data)
-
-
-def bind_output(binding: Any, name: str, array: Array) -> None:
-    """Let an output be written to `array`."""
-    binding.bind_output(name, _CPU, 0, array.dtype.type, array.shape, array.ctypes.data)
+    def _bind_output(self, name: str, array: Array) -> None:
+        self._places.bind_output(name, _CPU, 0, array.dtype.type, array.shape, array.ctypes.data)
 
 
 class LogitsRoom:
@@ -97,6 +115,11 @@ class LogitsRoom:
         if count > len(self._room):
             self._room = np.empty((count, self._room.shape[1]), np.float32)
         return self._room[:count]
+
+
+def closed_error() -> InternalError:
+    """What a step is told whose runner was closed: the version is being unloaded."""
+    return InternalError("the runner is closed", reason="RUNNER_CLOSED")
 
 
 def cpus() -> int:

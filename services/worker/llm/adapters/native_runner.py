@@ -18,12 +18,11 @@ from services.worker.llm.adapters.graph_names import (
     STARTS,
 )
 from services.worker.llm.adapters.graph_session import (
+    Binding,
     GraphSession,
     LogitsRoom,
     SessionSettings,
-    bind_input,
-    bind_output,
-    bind_step,
+    closed_error,
 )
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.model_shape import ModelShape
@@ -57,11 +56,10 @@ class NativeRunner:
         block = BLOCK_SIZE * shape.head_size
         cache_shape = (shape.layers, 2, self._capacity.blocks, shape.kv_heads, block)
         size = math.prod(cache_shape) * np.dtype(cache_dtype).itemsize
-        self._cache: Array | None = CacheMemory(size).array(cache_dtype, cache_shape)
-        take_first_pages(part for layer in self._cache for part in layer)
-        self._session: GraphSession | None = GraphSession(graph, session)
-        self._binding = self._session.binding()
-        bind_input(self._binding, CACHE, self._cache)
+        cache = CacheMemory(size).array(cache_dtype, cache_shape)
+        take_first_pages(part for layer in cache for part in layer)
+        self._binding: Binding | None = GraphSession(graph, session).binding()
+        self._binding.keep_input(CACHE, cache)
         self._logits = LogitsRoom(self._capacity.max_requests, shape.vocabulary_size)
 
     @property
@@ -70,18 +68,13 @@ class NativeRunner:
 
     def step(self, step: StepInput) -> Array:
         """Logits of the wanted rows."""
-        assert self._session is not None, "the runner is closed"
-        inputs = {
-            name: np.ascontiguousarray(getattr(step, name), dtype) for name, dtype in _INPUTS
-        }
-        bind_step(self._binding, inputs)
+        if self._binding is None:
+            raise closed_error()
+        inputs = {name: np.ascontiguousarray(getattr(step, name), dtype) for name, dtype in _INPUTS}
         logits = self._logits.rows(len(step.rows))
-        bind_output(self._binding, LOGITS, logits)
-        self._session.run(self._binding)
+        self._binding.run(inputs, LOGITS, logits)
         return logits
 
     def close(self) -> None:
-        """Give memory back."""
+        """Give memory back, once a step that still computes has ended."""
         self._binding = None
-        self._session = None
-        self._cache = None

@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,12 +16,11 @@ from services.worker.llm.adapters.graph_names import (
     cache_names,
 )
 from services.worker.llm.adapters.graph_session import (
+    Binding,
     GraphSession,
     LogitsRoom,
     SessionSettings,
-    bind_input,
-    bind_output,
-    bind_step,
+    closed_error,
 )
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.domain.model_shape import ModelShape
@@ -49,7 +47,7 @@ class PortableRunner:
         ]
         self._session: GraphSession | None = GraphSession(graph, session)
         self._runs = SlotRuns()
-        self._bindings: dict[tuple[int, int], Any] = {}
+        self._bindings: dict[tuple[int, int], Binding] = {}
         # One row more: a run whose logits nobody wants computes one all the same.
         self._logits = LogitsRoom(self._capacity.max_requests + 1, shape.vocabulary_size)
 
@@ -76,7 +74,6 @@ class PortableRunner:
         return answers
 
     def _compute(self, run: SlotRun, logits: Array) -> None:
-        assert self._session is not None, "the runner is closed"
         binding = self._binding(run.first, len(run.past))
         # The runtime counts a request's tokens less one; one that idles counts as if it had one.
         last = np.maximum(run.past + run.lengths - 1, 0).astype(np.int32)
@@ -89,24 +86,23 @@ class PortableRunner:
             LENGTHS: run.lengths,
             ROWS: rows,
         }
-        bind_step(binding, inputs)
-        bind_output(binding, LOGITS, logits)
-        self._session.run(binding)
+        binding.run(inputs, LOGITS, logits)
 
-    def _binding(self, first: int, count: int) -> Any:
+    def _binding(self, first: int, count: int) -> Binding:
         """Bound to a range of slots; kept, since there are two names of two arrays in each layer."""
-        assert self._session is not None, "the runner is closed"
+        if self._session is None:
+            raise closed_error()
         found = self._bindings.get((first, count))
         if found is None:
             found = self._bindings[first, count] = self._session.binding()
             for (past, written), cache in self._caches:
                 part = cache[first : first + count]
-                bind_input(found, past, part)
-                bind_output(found, written, part)
+                found.keep_input(past, part)
+                found.keep_output(written, part)
         return found
 
     def close(self) -> None:
-        """Give memory back."""
-        self._bindings.clear()
+        """Give memory back, once a run that still computes has ended."""
         self._session = None
+        self._bindings.clear()
         self._caches.clear()

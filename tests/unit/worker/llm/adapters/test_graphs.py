@@ -1,5 +1,7 @@
 """Graphs of every family on every target of CPUs, against a plain forward pass and against themselves."""
 
+import contextlib
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,7 @@ from tests.unit.worker.llm.reference_forward import reference_logits
 from tests.unit.worker.llm.tiny_models import ALL, Tiny, vocabulary
 
 PROMPT = [int(token) for token in (np.arange(1, 46) * 97) % len(vocabulary())]
+WAIT = 30.0  # seconds, at most
 OTHER = PROMPT[::-1][:21]
 
 targets = pytest.mark.parametrize("target", CPU_TARGETS, ids=lambda target: target.value)
@@ -178,3 +181,27 @@ def _answer_in_company(runner: Runner) -> Array:
     go_on(runner, [asked, other], 2)
     go_on(runner, [other, asked], 2)
     return np.array(asked.logits)
+
+
+@targets
+def test_a_runner_may_be_closed_while_a_step_computes(tmp_path: Path, target: Target) -> None:
+    """The step ends as if nothing had happened, the next one is told; nothing crashes."""
+    runner = tiny_runner(tmp_path, Tiny(layers=8), target)
+    asked = request(runner, PROMPT * 5)
+    begun = threading.Event()
+    answers: list[Request] = []
+
+    def compute() -> None:
+        begun.set()
+        with contextlib.suppress(InternalError):  # it was closed before the step began
+            step(runner, [(asked, len(asked.tokens))])
+            answers.append(asked)
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    assert begun.wait(WAIT)
+    runner.close()
+    thread.join(WAIT)
+    assert not answers or np.isfinite(asked.logits[0]).all()
+    with pytest.raises(InternalError, match="closed"):
+        step(runner, [(request(runner, PROMPT), 5)])
