@@ -90,8 +90,8 @@ def not_ready(version: str) -> UnavailableError:
 def is_language_model(asked: Asked) -> FailedPreconditionError:
     """A call of the Open Inference Protocol came for a model that continues texts."""
     return FailedPreconditionError(
-        f"{shown(asked.model_name)} is a language model and takes no tensors; allowed:"
-        " inferplane.generation.v1.GenerationService, or POST /v1/chat/completions and /v1/completions",
+        f"{shown(asked.model_name)} is a language model and takes no tensors; ask it with Generate (inferplane"
+        " generate, inferplane.generation.v1), or POST /v1/chat/completions or /v1/completions",
         reason="LANGUAGE_MODEL",
         metadata={"model_name": asked.model_name[:256]},
     )

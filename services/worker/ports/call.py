@@ -57,7 +57,7 @@ Method = Callable[[Call, bytes], None]  # begins the call with its message; neve
 
 
 class StreamCall(Call, Protocol):
-    """A call whose request is many messages, of which its sink is told, as it is by `drained` instead of `on_drained`."""
+    """A call whose request is many messages, of which its sink is told; `drained` is in place of `on_drained`."""
 
     def pause(self) -> None:
         """Take no more messages until `resume`; the peer is held back."""
