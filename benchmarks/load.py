@@ -1,7 +1,8 @@
 """A paced load of OIP calls against the edge, every answer checked.
 
 Open loop: calls start at their due time whatever the answers do, so a stall shows as latency and is not hidden by fewer
-calls. Bounded in count; each call has a deadline; each ends in exactly one `Outcome`.
+calls, unless `most` bounds how many may be in flight. Bounded in count; each call has a deadline; each ends in exactly
+one `Outcome`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,11 @@ class Report:
         """All that did not end in a right answer."""
         return [o for o in self.outcomes if o.status != "OK"]
 
+    @property
+    def longest(self) -> float:
+        """Seconds that the slowest call took, however late it was begun."""
+        return max(o.end - o.start for o in self.outcomes)
+
     def latency(self, quantile: float) -> float:
         """Seconds from due time to answer, at a quantile between 0 and 1."""
         ordered = sorted(o.end - o.due for o in self.outcomes)
@@ -85,6 +91,7 @@ async def run(
     rate: float,
     deadline: float = 10.0,
     channels: int = 2,
+    most: int | None = None,
     stop: asyncio.Event | None = None,
     into: Report | None = None,
 ) -> Report:
@@ -97,6 +104,7 @@ async def run(
         rate: calls begun per second.
         deadline: seconds that each call may take.
         channels: connections to spread over.
+        most: calls in flight beyond which the next one waits: a machine that can't keep up slows the load down.
         stop: ends the sending early.
         into: a report to fill, for those who watch it while it grows.
     """
@@ -109,18 +117,21 @@ async def run(
     stubs = [oip_grpc.GRPCInferenceServiceStub(channel) for channel in opened]
     report = into or Report()
     running: set[asyncio.Task[None]] = set()
+    slots = asyncio.Semaphore(calls if most is None else most)
     begin = time.monotonic()
     for number in range(calls):
         due = begin + number / rate
         wait = due - time.monotonic()
         if wait > 0:
             await asyncio.sleep(wait)
+        await slots.acquire()
         if stop is not None and stop.is_set():
             break
         sample = samples[number % len(samples)]
         task = asyncio.create_task(_call(stubs[number % channels], sample, due, deadline, report))
         running.add(task)
         task.add_done_callback(running.discard)
+        task.add_done_callback(lambda _: slots.release())
     await asyncio.gather(*running)
     for channel in opened:
         await channel.close()

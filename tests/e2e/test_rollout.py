@@ -7,7 +7,7 @@ thousand calls, every one of them checked against what the version that answered
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,12 @@ from tests.models import good
 
 ROUNDS = 100_000  # of a loop that adds nothing: tens of milliseconds
 RATE = 300.0  # calls a second: half of what these clients and workers manage on two cores
+# A machine that manages less gets less: what is promised here is that no call fails, not how many fit.
+MOST = 300  # calls in flight, of which a frozen worker may hold all
+DEADLINE = 30.0  # seconds for a call
+PATIENCE = 100.0  # seconds for some hundreds of calls
+
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +70,16 @@ async def _under_load(
     stop = asyncio.Event()
     samples = digit_samples(expected)
     task = asyncio.create_task(
-        run(mesh.address, samples, calls=30_000, rate=RATE, stop=stop, into=load.report)
+        run(
+            mesh.address,
+            samples,
+            calls=100_000,
+            rate=RATE,
+            deadline=DEADLINE,
+            most=MOST,
+            stop=stop,
+            into=load.report,
+        )
     )
     await _answered(load.report, after)
     try:
@@ -76,8 +91,24 @@ async def _under_load(
 
 
 async def _answered(report: Report, count: int) -> None:
-    async with asyncio.timeout(60), report.grown:
-        await report.grown.wait_for(lambda: len(report.outcomes) >= count)
+    await _until(report, lambda: len(report.outcomes) >= count)
+
+
+async def _until(report: Report, holds: Callable[[], bool]) -> None:
+    """Wait until something holds of the outcomes."""
+    async with asyncio.timeout(PATIENCE), report.grown:
+        await report.grown.wait_for(holds)
+
+
+async def _split_among(report: Report, *versions: str) -> None:
+    """Wait until the last hundred calls were answered by these versions, and no other."""
+    seen = len(report.outcomes)
+
+    def holds() -> bool:
+        late = report.outcomes[max(seen, len(report.outcomes) - 100) :]
+        return len(late) == 100 and {o.version for o in late} == set(versions)
+
+    await _until(report, holds)
 
 
 def _workers(mesh: Mesh) -> list[dict[str, object]]:
@@ -92,7 +123,9 @@ async def _cli(mesh: Mesh, *arguments: str) -> None:
 async def test_split_is_kept(mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]]) -> None:
     """2,000 calls at 90/10 land within 3 points, every one right."""
     await _cli(mesh, "traffic", "set", "digits", "1=90", "2=10")
-    report = await run(mesh.address, digit_samples(expected), calls=2000, rate=400)
+    report = await run(
+        mesh.address, digit_samples(expected), calls=2000, rate=400, deadline=DEADLINE, most=MOST
+    )
     assert report.failures == []
     assert abs(report.versions["2"] / 2000 - 0.10) < 0.03
 
@@ -103,10 +136,10 @@ async def test_moving_traffic(mesh: Mesh, expected: dict[str, npt.NDArray[np.int
     async with _under_load(mesh, expected) as load:
         for split in ("2=100", "1=100", "2=100"):
             await _cli(mesh, "traffic", "set", "digits", split)
+            await _split_among(load.report, split[0])
             seen = len(load.report.outcomes)
-            await _answered(load.report, seen + 300)
-            late = load.report.outcomes[seen + 150 :]
-            assert {o.version for o in late} == {split[0]}
+            await _answered(load.report, seen + 150)
+            assert {o.version for o in load.report.outcomes[seen:]} == {split[0]}
     load.assert_all_right(at_least=1500)
 
 
@@ -123,9 +156,12 @@ async def test_adding_and_draining_a_worker(
                 seconds=60,
                 what="the new worker is ready",
             )
-            await _answered(load.report, len(load.report.outcomes) + 600)
-            (joined,) = [w for w in _workers(mesh) if w.get("pid") == extra.pid]
-            assert _succeeded(joined) > 0
+            await asyncio.to_thread(
+                eventually,
+                lambda: any(w.get("pid") == extra.pid and _succeeded(w) for w in _workers(mesh)),
+                seconds=60,
+                what="the new worker has answered calls",
+            )
             extra.send_signal(signal.SIGTERM)
             out, err = await asyncio.to_thread(extra.communicate, timeout=60)
             assert extra.returncode == 0, out + err
@@ -177,7 +213,7 @@ async def test_freezing_a_worker(mesh: Mesh, expected: dict[str, npt.NDArray[np.
         finally:
             victim.resume()
     load.assert_all_right(at_least=3600)
-    assert load.report.latency(1.0) < 8.0
+    assert load.report.longest < DEADLINE / 2
 
 
 async def test_killing_a_worker_that_holds_many_calls(mesh: Mesh) -> None:
@@ -222,11 +258,8 @@ async def test_killing_the_control_plane(
             seconds=60,
             what=f"{service} answers again",
         )
-        seen = len(load.report.outcomes)
-        await _answered(load.report, seen + 600)
-        late = load.report.outcomes[seen + 300 :]
-        assert {o.version for o in late} == {"1", "2"}
-    load.assert_all_right(at_least=1200)
+        await _split_among(load.report, "1", "2")
+    load.assert_all_right(at_least=700)
 
 
 async def test_a_request_that_crashes_its_model(
@@ -264,5 +297,5 @@ async def test_a_request_that_crashes_its_model(
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT, caught.value.details()
             assert "the model crashes on these inputs" in str(caught.value.details())
         stop.set()
-        assert sum(await asyncio.gather(*others)) > 100
+        assert sum(await asyncio.gather(*others)) > sum(range(8)) + 8  # they have gone on
     assert len(before & {process.pid for process in mesh.processes("services.worker")}) == 1
