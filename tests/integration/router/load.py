@@ -30,7 +30,7 @@ class Outcome:
     def total(self) -> int:
         return self.answers.total() + self.failures.total()
 
-    async def more(self, count: int, seconds: float = 30.0) -> None:
+    async def more(self, count: int, seconds: float = 60.0) -> None:
         """Wait until `count` more calls have ended."""
         goal = self.total + count
         async with asyncio.timeout(seconds), self.changed:

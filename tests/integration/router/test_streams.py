@@ -18,13 +18,13 @@ _STALL = 0.5  # seconds
 
 @pytest.fixture
 async def served(folder: Path) -> AsyncIterator[EdgeUnderTest]:
-    """An endpoint with two versions on two workers, whose calls may last a second."""
+    """An endpoint with two versions on two workers, whose calls may last two seconds."""
     edge = await EdgeUnderTest.start(folder, stall_seconds=_STALL)
     ready = {}
     for name in ("a", "b"):
         worker = await edge.add_worker(name, V1, V2)
         ready[worker.address] = {V1, V2}
-    edge.set_endpoint(Endpoint(name=DIGITS, targets=(Target(V1, 1),), timeout=1.0))
+    edge.set_endpoint(Endpoint(name=DIGITS, targets=(Target(V1, 1),), timeout=2.0))
     edge.set_workers(ready)
     await edge.in_sync()
     yield edge
@@ -58,7 +58,7 @@ async def test_silence_ends_no_stream(served: EdgeUnderTest) -> None:
     await first
     assert one.parameters["endpoint"].string_param == "digits"
     assert one.model_version == "models/digits/versions/1"
-    await silence(1.5)
+    await silence(2.5)
     two = await said(stream, request(id="2"))
     assert (two.id, two.parameters["worker"]) == ("2", one.parameters["worker"])
     await stream.done_writing()
@@ -70,7 +70,7 @@ async def test_a_streams_own_deadline_ends_it(served: EdgeUnderTest) -> None:
     """Before the first message and after an answer."""
     silent = served.stub.ModelStreamInfer(timeout=0.3)
     assert await silent.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    stream = served.stub.ModelStreamInfer(timeout=2)  # the answer must have come by then
+    stream = served.stub.ModelStreamInfer(timeout=4)  # the answer must have come by then
     await said(stream, request())
     assert await stream.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
