@@ -111,12 +111,12 @@ class Registry:
             *(c for c in self.deleted if c.name not in self.placements),
         ]
 
-    async def until(self, holds: Any, seconds: float = 30.0) -> Any:
+    async def until(self, holds: Any, seconds: float = 60.0) -> Any:
         """Wait until `holds()` gives something true, looking after each change; returns it."""
         async with asyncio.timeout(seconds), self.changed:
             return await self.changed.wait_for(holds)
 
-    async def until_state(self, version: str, state: str, seconds: float = 30.0) -> Any:
+    async def until_state(self, version: str, state: str, seconds: float = 60.0) -> Any:
         """Wait until some live worker reports a state for a version; returns what it reports."""
         wanted = State.Value(f"LOAD_STATE_{state}")
 

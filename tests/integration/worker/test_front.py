@@ -8,12 +8,11 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
-from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.rpc import channel
 from tests.integration.worker.conftest import Home
-from tests.integration.worker.oip_client import Client, output, request, rounds_for
+from tests.integration.worker.oip_client import TRIALS, Client, output, request, rounds_for
 from tests.integration.worker.worker_process import WorkerProcess, running
 from tests.models import artifact, good
 
@@ -30,20 +29,6 @@ def _by_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def is_front(worker: WorkerProcess) -> bool:
     return '"front": "ngh2"' in worker.log.read_text()
-
-
-async def counters(home: Home, **wanted: int) -> Message:
-    """Wait until a worker reports these counters."""
-
-    def found() -> Message | None:
-        for worker in home.registry.workers.values():
-            for version in worker.versions:
-                if all(getattr(version.counters, k) == v for k, v in wanted.items()):
-                    return version.counters
-        return None
-
-    counted: Message = await home.registry.until(found)
-    return counted
 
 
 async def test_the_socket_is_this_users_alone(home: Home) -> None:
@@ -160,8 +145,14 @@ async def test_three_thousand_cancels_on_one_connection_harm_no_other_call(home:
                 call.cancel()
         assert (output(await long) == x).all()
         await client.infer("slow", x=x, rounds=few)
-        counted = await counters(home, succeeded=3)
-        assert counted.cancelled > 1000  # type: ignore[attr-defined] # a message's field
+        # Where the machine is slow, calls were begun after the long one had ended, and some of those are answered.
+        await home.registry.until(
+            lambda: any(
+                v.counters.succeeded >= TRIALS + 2 and v.counters.cancelled > 1000
+                for w in home.registry.workers.values()
+                for v in w.versions
+            )
+        )
         assert worker.is_alive
 
 

@@ -218,6 +218,6 @@ async def test_a_model_that_never_answers_does_not_keep_the_worker(home: Home) -
             lambda: any(w.in_flight == 1 for w in home.registry.workers.values())
         )
         worker.ask_to_stop()
-        assert await worker.ended(10) == 0
+        assert await worker.ended() == 0
         with pytest.raises(grpc.aio.AioRpcError):
             await call

@@ -80,6 +80,6 @@ async def test_a_worker_with_a_run_without_end_stops_on_sigterm(home: Home) -> N
         call = asyncio.create_task(Client(worker.channel).infer("slow", x=ONE, rounds=endless))
         await home.registry.until_state(SLOW, "FAILED")
         worker.ask_to_stop()
-        assert await worker.ended(10) == 0
+        assert await worker.ended() == 0
         with pytest.raises(grpc.aio.AioRpcError):
             await call

@@ -33,7 +33,7 @@ class WorkerProcess:
         """SIGTERM."""
         self.process.send_signal(signal.SIGTERM)
 
-    async def ended(self, seconds: float = 20.0) -> int:
+    async def ended(self, seconds: float = 40.0) -> int:
         """Its exit status, once it has ended."""
         async with asyncio.timeout(seconds):
             return await self.process.wait()
@@ -62,7 +62,7 @@ async def running(folder: Path, registry: str, **variables: str) -> AsyncIterato
         )
     try:
         async with channel.connect(address) as connected:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await connected.channel_ready()
             yield WorkerProcess(process, address, connected, log)
     finally:
