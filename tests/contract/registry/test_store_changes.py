@@ -91,7 +91,7 @@ async def test_waiting_ends_with_the_next_commit(store: Store) -> None:
     await store.write(nothing)
     assert store.revision == FIRST
     await put(store, records.model())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert await asyncio.gather(*waiters) == [FIRST + 1] * 3
         assert await store.wait_beyond(FIRST) == FIRST + 1
 

@@ -10,7 +10,7 @@ import pytest
 
 from services.cli.drivers.child import ChildSpec, Start
 
-_DEADLINE = 20.0
+_DEADLINE = 60.0
 
 
 class HeardNarration:

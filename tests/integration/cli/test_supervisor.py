@@ -127,7 +127,7 @@ async def test_hurry_ends_everything_at_once(heard: HeardNarration, spec: Spec) 
         stop.set()
         await draining.wait()
         supervisor.hurry()
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
     assert len(heard.of("stopped")) == 2
 
 
@@ -163,7 +163,7 @@ async def test_what_a_child_started_ends_with_it(heard: HeardNarration, spec: Sp
         grandchild = RunningProcess.of("grandchild", int(told.split()[1]))
         assert grandchild is not None
         os.kill(heard.of("started")[0][2], signal.SIGKILL)
-        assert await asyncio.to_thread(grandchild.wait, 10)
+        assert await asyncio.to_thread(grandchild.wait, 30)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's promise is Linux's")
@@ -180,7 +180,7 @@ def test_launched_command_dies_with_its_parent(tmp_path: Path) -> None:
         child = RunningProcess.of("child", int(parent.stdout.readline()))
         assert child is not None
         parent.kill()
-        assert child.wait(10)
+        assert child.wait(30)
 
 
 async def test_what_can_t_be_started_is_tried_again(

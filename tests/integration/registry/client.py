@@ -97,7 +97,7 @@ async def refused(call: Awaitable[object]) -> Refusal:
 
 async def read(call: Any) -> Any:
     """The next response of a stream; grpc's stubs mix the end of a stream into its type."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         response = await call.read()
     assert response is not grpc.aio.EOF
     return response
@@ -150,7 +150,7 @@ class Client:
 
     async def arrived(self, name: str, path: str, count: int) -> None:
         """Wait until the registry has stored so many bytes; each call asks it again."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await self.stored(name))[path] < count:
                 continue
 

@@ -45,7 +45,7 @@ async def client(settings: RegistrySettings, metrics: CollectorRegistry) -> Asyn
     serving = asyncio.create_task(serve(settings, stop, metrics))
     client = Client(settings.registry_address)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             ready = asyncio.ensure_future(client.channel.channel_ready())
             await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
             if serving.done():

@@ -44,7 +44,7 @@ async def test_an_upload_is_resumed_after_a_broken_stream(client: Client) -> Non
     await call.write(chunk(WEIGHTS[:1_000_000]))
     await client.arrived(V1, "weights", 1_000_000)
     call.cancel()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = await client.resume(V1, "weights", WEIGHTS, 1_000_000)
     assert (answer.stored_bytes, answer.complete) == (len(WEIGHTS), True)
 

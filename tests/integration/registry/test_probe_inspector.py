@@ -53,7 +53,7 @@ async def test_a_large_file_of_garbage_stalls_nobody(folder: Path) -> None:
     while not inspecting.done():
         await asyncio.wait([inspecting], timeout=0.01)
         turns += 1
-    assert turns > 5
+    assert turns > 2
     with pytest.raises(InvalidArgumentError, match="begins with the bytes 00 00"):
         await inspecting
 

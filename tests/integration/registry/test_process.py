@@ -44,7 +44,7 @@ async def end(process: asyncio.subprocess.Process, number: signal.Signals) -> tu
     """Send a signal, wait for the end; exit code and what it said."""
     if process.returncode is None:
         process.send_signal(number)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         _, said = await process.communicate()
     assert process.returncode is not None
     return process.returncode, said.decode()
@@ -57,7 +57,7 @@ async def running(
     process = await launch(folder, **variables)
     client = Client(f"unix:{folder}/run/registry.sock")
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await client.channel.channel_ready()
         yield process, client
     finally:
@@ -68,7 +68,7 @@ async def running(
 async def refuses(folder: Path, **variables: str) -> str:
     """What a process says that must not start."""
     process = await launch(folder, **variables)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         _, said = await process.communicate()
     assert process.returncode == 1
     assert "Traceback" not in said.decode()

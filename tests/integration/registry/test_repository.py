@@ -36,7 +36,7 @@ async def test_by_grpc(client: Client) -> None:
     await report(client, 0)
     load = oip.RepositoryModelLoadRequest(model_name="m")
     loading = asyncio.ensure_future(triton.RepositoryModelLoad(load))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             index = (await triton.RepositoryIndex(oip.RepositoryIndexRequest())).models
             if index[0].state == "LOADING":
@@ -52,7 +52,7 @@ async def test_by_grpc(client: Client) -> None:
     unload = oip.RepositoryModelUnloadRequest(model_name="m")
     unload.parameters["unload_dependents"].bool_param = False
     unloading = asyncio.ensure_future(triton.RepositoryModelUnload(unload))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await client.endpoints.ListEndpoints(_ALL)).endpoints:
             continue
     await report(client, 0)

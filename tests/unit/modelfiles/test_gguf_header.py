@@ -24,7 +24,7 @@ from tests.unit.modelfiles.raw_gguf import (
 )
 from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
 
-SECONDS = 2.0  # that a refusal may take, on a busy machine
+SECONDS = 2.0  # of computing that a refusal may take
 
 
 def test_it_reads_what_the_gguf_package_reads(tmp_path: Path) -> None:
@@ -137,10 +137,10 @@ def test_lies_are_refused_at_once(tmp_path: Path, raw: RawGguf | None, said: str
     """The text names the place, what is there and what is allowed; no count makes it work or take memory."""
     path = tmp_path / "m.gguf"
     path.write_bytes(b"") if raw is None else raw.write(path)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(ModelFileError, match=said):
         read_header(path)
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 def test_a_file_may_be_cut_anywhere(tmp_path: Path) -> None:

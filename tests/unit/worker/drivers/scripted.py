@@ -44,7 +44,7 @@ class ScriptedSession:
         self.outputs.append(tuple(outputs))
         self.threads.add(threading.current_thread().name)
         self.started.release()
-        assert self.go.wait(10)
+        assert self.go.wait(60)
         if self.broken:
             raise RuntimeError("nobody expected this")
         if self.no_memory:
@@ -58,7 +58,7 @@ class ScriptedSession:
 
     async def has_started(self) -> None:
         """A run has begun."""
-        assert await asyncio.to_thread(self.started.acquire, timeout=10)
+        assert await asyncio.to_thread(self.started.acquire, timeout=30)
 
 
 class Meter:

@@ -175,7 +175,7 @@ async def test_a_request_that_waits_too_long_is_told_while_all_are_busy() -> Non
 async def test_a_timeout_of_the_version_holds_for_all() -> None:
     """Without a word of the request; what is computed in time is not touched."""
     session = ScriptedSession()
-    async with running(model(session), rules=QueueRules(timeout=0.5)) as made:
+    async with running(model(session), rules=QueueRules(timeout=2.0)) as made:
         await submit(made, asked(5))
         await hold(session, made)
         with pytest.raises(DeadlineExceededError):
@@ -314,7 +314,7 @@ def test_a_full_batch_ends_its_window(run: Callable[[Coroutine[Any, Any, None]],
                 await asyncio.sleep(0)  # its window opens
             assert other.batches == []
             tasks += await gathered(made, asked(2), asked(3, 4))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await asyncio.gather(*tasks)
             assert other.batches == [[1, 2, 3, 4]]
 

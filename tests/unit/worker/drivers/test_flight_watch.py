@@ -24,7 +24,7 @@ async def test_it_looks_until_it_is_cancelled() -> None:
     """First at once, since nobody may have asked yet."""
     flights: Any = Looked()
     running = asyncio.create_task(FlightWatch(flights, 0.001).run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await flights.often.wait()
     running.cancel()
     await asyncio.wait([running])

@@ -70,7 +70,7 @@ class Caller:
 
     async def status(self, stream: int) -> int:
         """Read until the call has one; -2: the connection ended first."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while self.peer.answers[stream].status < 0:
                 data = await self.reader.read(1 << 16)
                 if not data:

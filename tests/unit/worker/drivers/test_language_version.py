@@ -47,6 +47,7 @@ SPEC = VersionSpec(
 ASSIGNED = {SPEC.name: Assignment(SPEC, "1")}
 GONE = (LoadState.GONE, None)
 PROMPT = tuple(b"once upon a time")
+_STALL = 1.0  # seconds that a step may take: more than a busy machine keeps a thread waiting
 
 
 @dataclass(slots=True)
@@ -131,7 +132,7 @@ class Here:
                 max_queued_bytes=1,
                 concurrent_runs=1,
                 drain_seconds=10,
-                stall_seconds=0.2,
+                stall_seconds=_STALL,
                 quiet_seconds=0.01,
                 longest_backoff=0.01,
                 look_seconds=0.01,
@@ -217,7 +218,7 @@ async def test_an_idle_engine_stays_ready(here: Here, roster: Roster) -> None:
     await ready(here, roster)
     here.changed.clear()
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.5):  # more than twice what a step may take
+        async with asyncio.timeout(2 * _STALL):
             await here.changed.wait()
     assert state_of(roster) is LoadState.READY
 

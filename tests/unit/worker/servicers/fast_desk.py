@@ -96,7 +96,7 @@ class Asking:
 
 async def all_ended(calls: Sequence[Asking]) -> None:
     """Wait until each was told its end."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         for call in calls:
             await call.ended.wait()
 

@@ -1,5 +1,6 @@
 """Chat templates: what they write, and what they can't do."""
 
+import contextlib
 import gc
 import os
 import re
@@ -107,7 +108,7 @@ def test_a_templates_own_refusal_is_told() -> None:
 )
 def test_what_a_template_may_not_do_is_an_error(source: str, told: str) -> None:
     """It says why, and the next conversation is rendered as before."""
-    template = JinjaTemplate("{% if go %}" + source + "{% endif %}fine", {})
+    template = JinjaTemplate("{% if go %}" + source + "{% endif %}fine", {}, seconds=20)
     with pytest.raises(InvalidArgumentError) as caught:
         template.render(_MESSAGES, {"go": True})
     assert told in caught.value.message
@@ -132,12 +133,12 @@ def test_what_a_template_may_not_do_is_an_error(source: str, told: str) -> None:
 def test_a_template_without_end_is_ended(source: str) -> None:
     """After its time; its process is gone, and the next conversation has another."""
     before = _children()
-    template = JinjaTemplate("{% if go %}" + source + "{% endif %}fine", {}, seconds=1.0)
+    template = JinjaTemplate("{% if go %}" + source + "{% endif %}fine", {}, seconds=2.0)
     [child] = _children() - before
     started = time.monotonic()
     with pytest.raises(InvalidArgumentError, match="longer than"):
         template.render(_MESSAGES, {"go": True})
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
     assert not psutil.pid_exists(child)
     assert template.render(_MESSAGES) == "fine"
 
@@ -205,5 +206,9 @@ def test_several_threads_may_render() -> None:
 def _children() -> set[int]:
     """Processes of templates that this one has."""
     gc.collect()
-    children = psutil.Process(os.getpid()).children()
-    return {one.pid for one in children if "template_child" in " ".join(one.cmdline())}
+    found = set()
+    for one in psutil.Process(os.getpid()).children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if "template_child" in " ".join(one.cmdline()):
+                found.add(one.pid)
+    return found

@@ -137,7 +137,7 @@ _TOKENS = byte_level_fields()["tokenizer.ggml.tokens"]
         ),
         pytest.param(byte_level_fields(token_type=[1, 1]), "token_type: there are 2", id="kinds"),
         pytest.param(
-            byte_level_fields(token_type=[9] * len(_TOKENS)), "9 of '<|im_start|>'", id="kind 9"
+            byte_level_fields(token_type=[9] * len(_TOKENS)), "9 of '<|endoftext|>'", id="kind 9"
         ),
         pytest.param(byte_level_fields(merges=["h nothing"]), "'h nothing'", id="merge unknown"),
         pytest.param(byte_level_fields(merges=["h o"]), "'h o' is not about", id="merge's result"),

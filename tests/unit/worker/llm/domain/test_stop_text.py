@@ -93,9 +93,9 @@ def test_many_long_stop_strings_take_linear_time() -> None:
 
     def seconds(stops: list[str]) -> float:
         search = StopSearch(StopTree(stops))
-        started = time.perf_counter()
+        started = time.thread_time()  # others' work on this machine is not in it
         search.feed(text)
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     bad = [f"{'a' * 200}{chr(ord('b') + n)}" for n in range(16)]
     assert seconds(bad) < 30 * max(seconds(["xyz"]), 0.01)

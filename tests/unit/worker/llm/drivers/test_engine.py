@@ -127,10 +127,10 @@ async def test_a_deadline_ends_what_waits_and_what_runs() -> None:
     """Both with DEADLINE_EXCEEDED, and what they held is free within one step."""
     runner = ScriptedRunner(capacity(), hold=threading.Event())
     async with running(runner, EngineSettings(max_running_requests=1)) as (engine, meter):
-        soon = time.monotonic() + 0.01
-        runs = Caller(engine).submit(asked(b"one", 100, deadline=soon, arrived=soon - 0.01))
+        soon = time.monotonic() + 1.0  # the first step has begun by then
+        runs = Caller(engine).submit(asked(b"one", 100, deadline=soon, arrived=soon - 1.0))
         step = await held(runner)
-        waits = Caller(engine).submit(asked(b"two", 100, deadline=soon, arrived=soon - 0.01))
+        waits = Caller(engine).submit(asked(b"two", 100, deadline=soon, arrived=soon - 1.0))
         await asyncio.sleep(max(0.0, soon - time.monotonic()) + 0.001)
         step.set()
         errors = [(await caller.ended()).error for caller in (runs, waits)]
