@@ -3,6 +3,7 @@
 The cuts are those that models were trained with, by the names that GGUF files give them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tokenizers import Regex, pre_tokenizers
@@ -81,6 +82,8 @@ def _characters() -> dict[int, int]:
 
 _BYTES = _characters()
 _FOREIGN = dict.fromkeys(_BYTES)
+_LETTERS = frozenset(map(chr, _BYTES))
+_APART = "\uffff"  # no letter
 
 
 def to_bytes(token: str) -> bytes:
@@ -88,3 +91,14 @@ def to_bytes(token: str) -> bytes:
     if token.translate(_FOREIGN):
         return token.encode()
     return token.translate(_BYTES).encode("latin-1")
+
+
+def all_to_bytes(tokens: Sequence[str]) -> list[bytes]:
+    """The same of many, at once."""
+    foreign = set("".join(tokens)) - _LETTERS
+    words = [token if foreign.isdisjoint(token) else "" for token in tokens]
+    plain = _APART.join(words).translate(_BYTES).split(_APART)
+    return [
+        text.encode("latin-1") if word or not token else token.encode()
+        for token, word, text in zip(tokens, words, plain, strict=True)
+    ]

@@ -3,7 +3,6 @@
 import json
 import os
 import select
-import struct
 import subprocess
 import sys
 import threading
@@ -16,14 +15,14 @@ import structlog
 
 from services.rpc.errors import InvalidArgumentError, ResourceExhaustedError
 from services.worker.domain.load_state import LoadError
-from services.worker.llm.adapters import template_child
+from services.worker.llm.adapters.frames import HEAD, frame
 
 _log = structlog.get_logger(__name__)
 
+_MODULE = "services.worker.llm.adapters.template_child"  # imports what this process doesn't need
 SOURCE_BYTES = 256 * 1024
 _START_SECONDS = 20.0  # an interpreter's own time, on a machine that is busy
 _RENDER_SECONDS = 2.0
-_HEAD = struct.Struct(">I")
 _READ_BYTES = 1 << 20
 # Beside Jinja's own, what templates may take for granted.
 _NAMES: Mapping[str, object] = {"tools": None, "documents": None, "add_generation_prompt": True}
@@ -38,7 +37,7 @@ class _Child:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", template_child.__name__],
+            [sys.executable, "-m", _MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -49,7 +48,7 @@ class _Child:
         """Its answer. Raises _LateError."""
         assert self._process.stdin is not None
         deadline = time.monotonic() + seconds
-        left = memoryview(template_child.frame(contents))
+        left = memoryview(frame(contents))
         descriptor = self._process.stdin.fileno()
         os.set_blocking(descriptor, False)
         while left:
@@ -58,7 +57,7 @@ class _Child:
                 left = left[os.write(descriptor, left) :]
             except BrokenPipeError as error:
                 raise _LateError from error
-        (size,) = _HEAD.unpack(self._read(_HEAD.size, deadline))
+        (size,) = HEAD.unpack(self._read(HEAD.size, deadline))
         answer: Mapping[str, Any] = json.loads(self._read(size, deadline))
         return answer
 

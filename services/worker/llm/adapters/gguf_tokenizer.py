@@ -20,6 +20,8 @@ from services.worker.llm.adapters.gguf_vocabulary import (
 from services.worker.llm.adapters.text_tokenizer import TextTokenizer, Words, longest_of
 from services.worker.llm.ports.tokenizer import ChatTemplate, Tokenizer
 
+_FOUND = frozenset(map(int, (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)))
+_MERGED = frozenset(map(int, (Kind.NORMAL, Kind.USER_DEFINED, Kind.UNUSED)))
 _SPACE = "▁"  # how SentencePiece writes one
 
 
@@ -65,7 +67,7 @@ def _byte_level(vocabulary: GgufVocabulary) -> Tokenizer:
         )
     )
     library.pre_tokenizer = byte_level.cutter(cut)
-    texts = [byte_level.to_bytes(token) for token in vocabulary.tokens]
+    texts = byte_level.all_to_bytes(vocabulary.tokens)
     return _finished(library, vocabulary, texts, cut, lost)
 
 
@@ -101,7 +103,7 @@ def _merges_by_score(vocabulary: GgufVocabulary) -> list[tuple[str, str]]:
     mergeable = {
         token
         for token, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True)
-        if kind in (Kind.NORMAL, Kind.USER_DEFINED, Kind.UNUSED)
+        if kind in _MERGED
     }
     order = sorted(mergeable, key=lambda token: (-vocabulary.scores[ids[token]], ids[token]))
     return list(
@@ -130,13 +132,12 @@ def _finished(
     special: dict[int, bytes] = {}
     words = list(texts)
     added = []
-    for i, kind in enumerate(vocabulary.kinds):
-        if kind in (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED):
-            token = vocabulary.tokens[i]
-            words[i] = token.encode()
-            if kind is not Kind.USER_DEFINED:
-                special[i], words[i] = words[i], b""
-            added.append(AddedToken(token, special=kind is Kind.CONTROL, normalized=False))
+    for i in [i for i, kind in enumerate(vocabulary.kinds) if kind in _FOUND]:
+        token, kind = vocabulary.tokens[i], vocabulary.kinds[i]
+        words[i] = token.encode()
+        if kind != Kind.USER_DEFINED:
+            special[i], words[i] = words[i], b""
+        added.append(AddedToken(token, special=kind == Kind.CONTROL, normalized=False))
     library.add_tokens(added)
     return TextTokenizer(
         library,

@@ -45,7 +45,9 @@ class Kind(IntEnum):
     BYTE = 6
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+# As plain numbers, which are compared faster: there are as many as tokens.
+_KINDS = frozenset(map(int, Kind))
+_BYTE = int(Kind.BYTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class GgufVocabulary:
     cut: str  # how texts are cut before tokens are made; of `gpt2` only
     tokens: Sequence[str]  # by id, each different
     ids: dict[str, int]
-    kinds: Sequence[Kind]
+    kinds: Sequence[int]
     scores: Sequence[float]  # of `llama` only
     merges: Sequence[tuple[str, str]]  # of `gpt2` only
     begin_id: int | None
@@ -75,7 +77,7 @@ class GgufVocabulary:
 
     def byte_of(self, token_id: int) -> int | None:
         """The byte that a token stands for, if it is one of those."""
-        if self.kinds[token_id] is not Kind.BYTE:
+        if self.kinds[token_id] != _BYTE:
             return None
         return int(self.tokens[token_id][1:-1], 16)
 
@@ -92,8 +94,8 @@ def read_vocabulary(fields: Mapping[str, Any]) -> GgufVocabulary:
         twice = next(token for i, token in enumerate(tokens) if ids[token] != i)
         raise LoadError(f"{_KEYS}tokens: {twice!r} is there twice")
     unknown_id = reader.token_id("unknown_token_id", len(tokens))
-    kinds = reader.kinds(tokens)
-    if model == "llama" and unknown_id is None and kinds.count(Kind.BYTE) < _BYTES:
+    kinds = reader.kinds(tokens, ids)
+    if model == "llama" and unknown_id is None and kinds.count(_BYTE) < _BYTES:
         raise LoadError(f"{_KEYS}unknown_token_id: missing, and so are tokens for bytes")
     return GgufVocabulary(
         model=model,
@@ -159,26 +161,29 @@ class _Reader:
 
     def tokens(self) -> Sequence[str]:
         tokens = self._list("tokens")
-        for i, token in enumerate(tokens):
-            if not isinstance(token, str) or not _is_unicode(token):
-                raise LoadError(f"{_KEYS}tokens: that with id {i} is not UTF-8: {token!a}")
+        if not _all_are(tokens, str) or not _is_unicode("".join(tokens)):
+            i = next(i for i, token in enumerate(tokens) if not _is_unicode(token))
+            raise LoadError(f"{_KEYS}tokens: that with id {i} is not UTF-8: {tokens[i]!a}")
+        if "" not in tokens:
+            return tokens
         # Some files leave places empty; no text becomes these.
-        return tuple(token or f"[EMPTY_{i}]" for i, token in enumerate(tokens))
+        return [token or f"[EMPTY_{i}]" for i, token in enumerate(tokens)]
 
-    def kinds(self, tokens: Sequence[str]) -> Sequence[Kind]:
+    def kinds(self, tokens: Sequence[str], ids: Mapping[str, int]) -> Sequence[int]:
         if _KEYS + "token_type" not in self._fields:
-            given: Sequence[Any] = [Kind.NORMAL] * len(tokens)
+            kinds: list[Any] = [int(Kind.NORMAL)] * len(tokens)
         else:
-            given = self._list("token_type", len(tokens))
-        kinds = []
-        for token, kind in zip(tokens, given, strict=True):
-            if token in _ENDS:
-                kind = Kind.CONTROL
-            if not _is_integer(kind) or kind not in _KINDS:
-                raise LoadError(f"{_KEYS}token_type: {kind!r} of {token!r} is not known")
-            if kind == Kind.BYTE and not _is_byte(token):
+            kinds = list(self._list("token_type", len(tokens)))
+        if not _all_are(kinds, int) or not _KINDS.issuperset(kinds):
+            i = next(
+                i for i, kind in enumerate(kinds) if not _is_integer(kind) or kind not in _KINDS
+            )
+            raise LoadError(f"{_KEYS}token_type: {kinds[i]!r} of {tokens[i]!r} is not known")
+        for token, kind in zip(tokens, kinds, strict=True):
+            if kind == _BYTE and not _is_byte(token):
                 raise LoadError(f"{_KEYS}token_type: {token!r} is no byte")
-            kinds.append(_KINDS[kind])
+        for token in _ENDS & ids.keys():
+            kinds[ids[token]] = int(Kind.CONTROL)
         return kinds
 
     def scores(self, count: int) -> Sequence[float]:
@@ -189,13 +194,14 @@ class _Reader:
         return scores
 
     def merges(self, ids: Mapping[str, int]) -> Sequence[tuple[str, str]]:
+        rules = self._list("merges")
+        if not _all_are(rules, str):
+            rule = next(rule for rule in rules if not isinstance(rule, str))
+            raise LoadError(f"{_KEYS}merges: {rule!r} is no text")
         merges = []
-        for rule in self._list("merges"):
-            if not isinstance(rule, str):
-                raise LoadError(f"{_KEYS}merges: {rule!r} is no text")
-            place = rule.find(" ", 1)
-            left, right = rule[:place], rule[place + 1 :]
-            if place < 0 or any(part not in ids for part in (left, right, left + right)):
+        for rule in rules:
+            left, _, right = rule.partition(" ")
+            if left not in ids or right not in ids or left + right not in ids:
                 raise LoadError(f"{_KEYS}merges: {rule!r} is not about tokens")
             merges.append((left, right))
         return merges
@@ -210,7 +216,13 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_unicode(text: str) -> bool:
+def _all_are(values: Sequence[Any], kind: type) -> bool:
+    return set(map(type, values)) == {kind}
+
+
+def _is_unicode(text: object) -> bool:
+    if not isinstance(text, str):
+        return False
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,19 +1,18 @@
 """Renders one chat template in a process of its own: `python -m services.worker.llm.adapters.template_child`.
 
 A template is a program by whoever made the model. The sandbox keeps it from attributes; only a process can keep it
-from taking all time and memory, since a single operation (`'a' * 10**9`, comparing lists of lists) may do so. Frames on
-stdin and stdout are a length (4 bytes, big-endian) and JSON: first the template, then conversations.
+from taking all time and memory, since a single operation (`'a' * 10**9`, comparing lists of lists) may do so. Frames
+(`frames.py`) come on stdin and are answered on stdout: first the template, then conversations.
 """
 
 import datetime as dt
 import json
 import resource
-import struct
 import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any
 
 import jinja2
 from jinja2 import nodes
@@ -22,10 +21,11 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from services.worker.llm.adapters.frames import frame, read_frame
+
 MEMORY_BYTES = 512 * 1024**2
 CPU_SECONDS = 2
 TEXT_CHARACTERS = 32 * 1024**2
-_HEAD = struct.Struct(">I")
 
 
 class RefusalError(Exception):
@@ -114,21 +114,6 @@ class _Renderer:
                 return {"error": f"it writes more than {TEXT_CHARACTERS} characters"}
             pieces.append(piece)
         return {"text": "".join(pieces)}
-
-
-def read_frame(stream: BinaryIO) -> Any:
-    """The next one's contents; None: there is none."""
-    head = stream.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        return None
-    (size,) = _HEAD.unpack(head)
-    return json.loads(stream.read(size))
-
-
-def frame(contents: Mapping[str, object]) -> bytes:
-    """As it goes over the pipe."""
-    body = json.dumps(contents).encode()
-    return _HEAD.pack(len(body)) + body
 
 
 def _bound_time() -> None:
