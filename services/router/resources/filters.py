@@ -142,7 +142,10 @@ def _transcoder(max_message_bytes: int) -> Any:
         print_options={"preserve_proto_field_names": True},
         ignore_unknown_query_parameters=True,
         # The path says which model; a query must not say otherwise.
-        ignored_query_parameters=["model_name", "model_version", "http_body"],
+        ignored_query_parameters=[
+            *("model_name", "model_version", "http_body"),
+            *("model", "content_type", "data", "extensions"),
+        ],
         convert_grpc_status=False,  # its JSON is not the protocol's; lua writes that
         match_incoming_request_route=False,
         max_request_body_size=wire.number(max_message_bytes),

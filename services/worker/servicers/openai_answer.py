@@ -46,12 +46,44 @@ class Writer(Protocol):
         ...
 
 
+class _Form:
+    """What all JSON of an answer has in common, written once."""
+
+    def __init__(self, heading: Heading, prefix: str, whole: str, chunk: str) -> None:
+        said = {
+            "id": f"{prefix}-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": heading.model,
+            "system_fingerprint": heading.fingerprint,
+        }
+        self._whole = said | {"object": whole}
+        self._counted = heading.include_usage
+        head = orjson.dumps(said | {"object": chunk})[:-1]  # it goes on
+        self._begin = b"data: " + head + b',"choices":['
+        self._end = b'],"usage":null}\n\n' if self._counted else b"]}\n\n"
+
+    def event(self, choice: Mapping[str, Any]) -> bytes:
+        """An event with a piece of one index."""
+        return self._begin + orjson.dumps(choice) + self._end
+
+    def last(self, summary: Summary) -> bytes:
+        """The counts, if they are wanted, and the end."""
+        if not self._counted:
+            return DONE
+        usage = orjson.dumps(_usage(summary))
+        return self._begin + b'],"usage":' + usage + b"}\n\n" + DONE
+
+    def whole(self, choices: Sequence[Mapping[str, Any]], summary: Summary) -> bytes:
+        """All of it."""
+        return orjson.dumps(self._whole | {"choices": choices, "usage": _usage(summary)})
+
+
 class ChatWriter:
     """The next message of a conversation."""
 
     def __init__(self, heading: Heading) -> None:
         self._heading = heading
-        self._ident = _ident("chatcmpl")
+        self._form = _Form(heading, "chatcmpl", "chat.completion", "chat.completion.chunk")
         self._begun: set[int] = set()
 
     def begin(self, prompts: Sequence[str], n: int) -> None:
@@ -59,11 +91,11 @@ class ChatWriter:
 
     def events(self, pieces: Sequence[Piece]) -> bytes:
         """Each index begins with its role."""
-        return b"".join(_event(self._chunk(choice)) for p in pieces for choice in self._choices(p))
+        return b"".join(self._form.event(choice) for p in pieces for choice in self._choices(p))
 
     def last(self, summary: Summary) -> bytes:
         """The counts, if they are wanted."""
-        return _last(self._chunk(None), self._heading, summary)
+        return self._form.last(summary)
 
     def whole(self, pieces: Sequence[Piece], summary: Summary) -> bytes:
         """All messages, by index."""
@@ -76,8 +108,7 @@ class ChatWriter:
             }
             for piece in sorted(pieces, key=lambda piece: piece.index)
         ]
-        said = _head(self._ident, "chat.completion", self._heading)
-        return orjson.dumps(said | {"choices": choices, "usage": _usage(summary)})
+        return self._form.whole(choices, summary)
 
     def _choices(self, piece: Piece) -> Iterator[Mapping[str, Any]]:
         if piece.index not in self._begun:
@@ -87,13 +118,6 @@ class ChatWriter:
             yield _delta(piece.index, {"content": piece.text}, self._logprobs(piece))
         if piece.finish_reason is not None:
             yield _delta(piece.index, {}, finish=_finish(piece))
-
-    def _chunk(self, choice: Mapping[str, Any] | None) -> dict[str, Any]:
-        said = _head(self._ident, "chat.completion.chunk", self._heading)
-        said["choices"] = [] if choice is None else [choice]
-        if self._heading.include_usage:
-            said["usage"] = None
-        return said
 
     def _logprobs(self, piece: Piece) -> Mapping[str, Any] | None:
         if not piece.logprobs:
@@ -113,7 +137,7 @@ class CompletionWriter:
 
     def __init__(self, heading: Heading) -> None:
         self._heading = heading
-        self._ident = _ident("cmpl")
+        self._form = _Form(heading, "cmpl", "text_completion", "text_completion")
         self._repeated: dict[int, str] = {}  # by index, until it is written
         self._written: dict[int, int] = {}  # characters, by index
 
@@ -126,23 +150,19 @@ class CompletionWriter:
     def events(self, pieces: Sequence[Piece]) -> bytes:
         """One for each piece that says anything."""
         return b"".join(
-            _event(self._said([self._choice(piece)], whole=False))
+            self._form.event(self._choice(piece))
             for piece in pieces
             if piece.text or piece.logprobs or piece.finish_reason or piece.index in self._repeated
         )
 
     def last(self, summary: Summary) -> bytes:
         """The counts, if they are wanted."""
-        return _last(self._said([], whole=False), self._heading, summary)
+        return self._form.last(summary)
 
     def whole(self, pieces: Sequence[Piece], summary: Summary) -> bytes:
         """All texts, by index."""
         choices = [self._choice(piece) for piece in sorted(pieces, key=lambda piece: piece.index)]
-        return orjson.dumps(self._said(choices, whole=True) | {"usage": _usage(summary)})
-
-    def _said(self, choices: Sequence[Mapping[str, Any]], *, whole: bool) -> dict[str, Any]:
-        said = _head(self._ident, "text_completion", self._heading) | {"choices": choices}
-        return said | ({"usage": None} if self._heading.include_usage and not whole else {})
+        return self._form.whole(choices, summary)
 
     def _choice(self, piece: Piece) -> Mapping[str, Any]:
         text = self._repeated.pop(piece.index, "") + piece.text
@@ -175,20 +195,6 @@ class CompletionWriter:
         return _text(self._heading.tokenizer.token_name(one.token_id))
 
 
-def _ident(kind: str) -> str:
-    return f"{kind}-{secrets.token_hex(12)}"
-
-
-def _head(ident: str, kind: str, heading: Heading) -> dict[str, Any]:
-    return {
-        "id": ident,
-        "object": kind,
-        "created": int(time.time()),
-        "model": heading.model,
-        "system_fingerprint": heading.fingerprint,
-    }
-
-
 def _delta(
     index: int,
     delta: Mapping[str, Any],
@@ -209,15 +215,6 @@ def _usage(summary: Summary) -> Mapping[str, Any]:
         "total_tokens": summary.prompt_tokens + summary.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": summary.cached_prompt_tokens},
     }
-
-
-def _last(chunk: dict[str, Any], heading: Heading, summary: Summary) -> bytes:
-    counted = _event(chunk | {"usage": _usage(summary)}) if heading.include_usage else b""
-    return counted + DONE
-
-
-def _event(said: Mapping[str, Any]) -> bytes:
-    return b"data: " + orjson.dumps(said) + b"\n\n"
 
 
 def _text(token: bytes) -> str:

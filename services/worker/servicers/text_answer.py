@@ -123,6 +123,8 @@ class TextAnswer:
 
 def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """One piece for each index, in the order in which they began."""
+    if len(pieces) == 1:
+        return (pieces[0],)
     by_index: dict[int, list[Piece]] = {}
     for piece in pieces:
         by_index.setdefault(piece.index, []).append(piece)

@@ -100,6 +100,14 @@ async def test_what_a_stream_is_on_the_wire(text_edge: EdgeUnderTest) -> None:
     assert all("usage" not in chunk for chunk in said)
 
 
+async def test_a_query_changes_nothing(text_edge: EdgeUnderTest) -> None:
+    """The body is what counts, whatever a query is called."""
+    path = "/v1/chat/completions?model=nope&data=e30%3D&content_type=x&unknown=1"
+    status, _, answer = await text_edge.http("POST", path, json.dumps(chat()).encode())
+    assert status == 200
+    assert json.loads(answer)["choices"][0]["message"]["content"] == expected()
+
+
 async def test_several_answers_and_their_likelihoods(client: openai.AsyncOpenAI) -> None:
     """`n`, `logprobs`, streamed and not: each index has its own text, role and end."""
     fields = chat(n=3, logprobs=True, top_logprobs=2, max_tokens=4, temperature=1, seed=7)
