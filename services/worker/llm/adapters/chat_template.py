@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from services.rpc.errors import InvalidArgumentError, ResourceExhaustedError
+from services.rpc.errors import InternalError, InvalidArgumentError, ResourceExhaustedError
 from services.worker.domain.load_state import LoadError
 from services.worker.llm.adapters.frames import HEAD, frame
 
@@ -36,6 +36,7 @@ class _Child:
     """The process; asked by one thread at a time."""
 
     def __init__(self) -> None:
+        self.has_template = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", _MODULE],
             stdin=subprocess.PIPE,
@@ -97,7 +98,7 @@ class JinjaTemplate:
     ) -> None:
         """`tokens` are names that the template may use, like `bos_token`; `seconds` are for one conversation.
 
-        Blocks until the process has parsed it; raises LoadError if it can't.
+        The process starts; `check` waits for it. Raises LoadError if the template is too long.
         """
         if len(source.encode(errors="replace")) > SOURCE_BYTES:
             raise LoadError(f"the chat template is longer than {SOURCE_BYTES} bytes")
@@ -106,23 +107,36 @@ class JinjaTemplate:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._child: _Child | None = None
-        self._started()
+        self._start()
 
-    def _started(self) -> _Child:
+    def check(self) -> None:
+        """Block until the process has parsed it. Raises LoadError if it can't."""
+        with self._lock:
+            self._parsed()
+
+    def _start(self) -> _Child:
+        child = self._child = _Child()
+        self._end = weakref.finalize(self, child.end)
+        return child
+
+    def _drop(self) -> None:
+        self._end()
+        self._child = None
+
+    def _parsed(self) -> _Child:
         """The process, with the template in it. Raises LoadError."""
-        if self._child is not None:
-            return self._child
-        child = _Child()
+        child = self._child or self._start()
+        if child.has_template:
+            return child
         try:
             answer = child.ask({"source": self._source}, _START_SECONDS)
         except _LateError as error:
-            child.end()
+            self._drop()
             raise LoadError("the chat template takes too long or too much room to parse") from error
         if "error" in answer:
-            child.end()
+            self._drop()
             raise LoadError(f"the chat template can't be parsed: {answer['error']}")
-        self._child = child
-        self._end = weakref.finalize(self, child.end)
+        child.has_template = True
         return child
 
     def render(
@@ -137,10 +151,11 @@ class JinjaTemplate:
                 retry_after=self._seconds,
             )
         try:
-            answer = self._started().ask(names, self._seconds)
+            answer = self._parsed().ask(names, self._seconds)
+        except LoadError as error:  # it could be once, so the machine is to blame
+            raise InternalError(str(error), reason="TEMPLATE_PROCESS") from error
         except _LateError as error:
-            self._end()
-            self._child = None
+            self._drop()
             _log.warning("chat template takes too long or too much room")
             raise _refused(
                 f"it took longer than {self._seconds:g} s, or more memory than it may"

@@ -18,7 +18,7 @@ from services.worker.llm.adapters.gguf_vocabulary import (
     special_texts,
 )
 from services.worker.llm.adapters.text_tokenizer import TextTokenizer, Words, longest_of
-from services.worker.llm.ports.tokenizer import ChatTemplate, Tokenizer
+from services.worker.llm.ports.tokenizer import Tokenizer
 
 _FOUND = frozenset(map(int, (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)))
 _MERGED = frozenset(map(int, (Kind.NORMAL, Kind.USER_DEFINED, Kind.UNUSED)))
@@ -38,8 +38,8 @@ def read_tokenizer(fields: Mapping[str, Any], embedding_rows: int) -> Tokenizer:
     return _sentence_piece(vocabulary)
 
 
-def template_of(fields: Mapping[str, Any]) -> ChatTemplate | None:
-    """The file's own chat template. Raises LoadError if it can't be parsed."""
+def template_of(fields: Mapping[str, Any]) -> JinjaTemplate | None:
+    """The file's own chat template, not checked yet. Raises LoadError."""
     source = fields.get("tokenizer.chat_template")
     if source is None:
         return None

@@ -11,7 +11,7 @@ from services.worker.domain.load_state import LoadError
 from services.worker.llm.adapters import byte_level
 from services.worker.llm.adapters.chat_template import JinjaTemplate
 from services.worker.llm.adapters.text_tokenizer import TextTokenizer, Words, longest_of
-from services.worker.llm.ports.tokenizer import ChatTemplate, Tokenizer
+from services.worker.llm.ports.tokenizer import Tokenizer
 
 _FILE = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
@@ -49,8 +49,8 @@ def read_tokenizer(folder: Path, embedding_rows: int) -> Tokenizer:
     )
 
 
-def template_of(folder: Path) -> ChatTemplate | None:
-    """From a file of its own, or the tokenizer's settings. Raises LoadError if it can't be parsed."""
+def template_of(folder: Path) -> JinjaTemplate | None:
+    """From a file of its own, or the tokenizer's settings; not checked yet. Raises LoadError."""
     config = _read(folder, _CONFIG, optional=True)
     source: object = config.get("chat_template")
     if (folder / _TEMPLATE).is_file():

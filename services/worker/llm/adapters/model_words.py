@@ -1,7 +1,9 @@
 """A model's tokenizer and chat template, whichever kind of files they are in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from services.modelfiles.errors import ModelFileError
 from services.modelfiles.gguf_header import read_header
@@ -22,15 +24,23 @@ class ModelWords:
 def read_words(place: Path, embedding_rows: int) -> ModelWords:
     """Of a file, or a folder with a model's files. Raises LoadError."""
     file = gguf_file(place)
+    # The template's process starts while the tokenizer is read.
     if file is None:
-        return ModelWords(
-            hf_tokenizer.read_tokenizer(place, embedding_rows), hf_tokenizer.template_of(place)
-        )
+        template = hf_tokenizer.template_of(place)
+        tokenizer = hf_tokenizer.read_tokenizer(place, embedding_rows)
+    else:
+        fields = _fields(file)
+        template = gguf_tokenizer.template_of(fields)
+        tokenizer = gguf_tokenizer.read_tokenizer(fields, embedding_rows)
+    if template is not None:
+        template.check()
+    return ModelWords(tokenizer, template)
+
+
+def _fields(file: Path) -> Mapping[str, Any]:
     try:
-        fields = read_header(file).metadata
+        return read_header(file).metadata
     except ModelFileError as error:
         raise LoadError(str(error)) from error
     except OSError as error:
         raise LoadError(f"the file can't be read: {error.strerror or error}") from error
-    template = gguf_tokenizer.template_of(fields)  # its process starts meanwhile
-    return ModelWords(gguf_tokenizer.read_tokenizer(fields, embedding_rows), template)

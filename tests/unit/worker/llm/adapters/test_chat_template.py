@@ -166,7 +166,7 @@ def test_what_can_not_be_parsed_is_no_template(source: str, told: str) -> None:
     """Said when the model is loaded."""
     before = _children()
     with pytest.raises(LoadError, match="chat template") as caught:
-        JinjaTemplate(source, {})
+        JinjaTemplate(source, {}).check()
     assert told in str(caught.value)
     assert _children() <= before
 
