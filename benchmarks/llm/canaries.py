@@ -30,8 +30,8 @@ REQUESTS = 10_000
 _AT_ONCE = 32
 _TENANTS = ("red", "blue")
 _PROMPTS = 40  # of each tenant
-_TOKENS = 12
-_BLOCKS_BYTES = 48 * 1024**2  # for about a third of what is asked at once
+_TOKENS = 24
+_BLOCKS_BYTES = 24 * 1024**2  # about 65: far too few for all that run at once
 _MEMORY_BYTES = 256 * 1024**2
 _LEAVES = 0.1  # of the callers
 

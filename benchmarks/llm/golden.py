@@ -17,7 +17,7 @@ from services.modelfiles.gguf_header import read_header
 from services.worker.llm.adapters import gguf_tokenizer
 
 _RANDOM = 150  # texts
-_PROMPTS = 6
+_PROMPTS = 3
 _NEW = 24  # tokens
 
 
