@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import psutil
 
@@ -54,6 +55,17 @@ class Mesh:
     def json(self, *arguments: str) -> Any:
         """What a command prints with `--output json`, parsed."""
         return json.loads(self.cli(*arguments, "--output", "json").stdout)
+
+    def well(self, version: str) -> int:
+        """How many workers Envoy finds well for a version, by its resource name: it sends calls to no others."""
+        targets = json.loads((self.state_dir / "run" / "metrics-targets.json").read_text())
+        (envoy,) = (t["targets"][0] for t in targets if t["labels"]["service"] == "envoy")
+        with urlopen(f"http://{envoy}/metrics", timeout=60) as answer:
+            text = str(answer.read(), "utf-8")
+        name = f'envoy_cluster_membership_healthy{{envoy_cluster_name="{version}"}} '
+        return next(
+            (int(line.removeprefix(name)) for line in text.splitlines() if line.startswith(name)), 0
+        )
 
     def processes(self, module: str) -> list[psutil.Process]:
         """Children of the supervisor that run `python -m MODULE`, or the program MODULE."""

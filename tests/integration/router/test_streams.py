@@ -124,11 +124,11 @@ async def test_calls_of_a_sequence_reach_one_worker(served: EdgeUnderTest) -> No
     served.publisher.hear_registry(CatalogUpdate(changes=changes, synced=True))
     await served.in_sync()
     places = set()
-    for sequence in range(16):
+    for sequence in range(64):
         found = set()
-        for _ in range(4):
+        for _ in range(3):
             answer = await served.infer(metadata=(("x-sequence-id", str(sequence)),))
             found.add((answer.parameters["worker"].string_param, answer.model_version))
         assert len(found) == 1
         places |= found
-    assert len(places) == 4  # 16 sequences are on both workers and both versions
+    assert len(places) == 4  # 64 sequences leave no worker and no version out, wherever they hash to
