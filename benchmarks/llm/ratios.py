@@ -105,7 +105,9 @@ def _engine(scenario: str, counters: dict[str, float]) -> Iterator[str]:
         share = own / (own + runner)
         yield _bound("own share of step time", scenario, share, _OWN_SHARE)
     if (waste := counters.get("inferplane_engine_kv_waste")) is not None:
-        yield _bound("KV waste", scenario, waste, _WASTE)
+        yield _bound("KV waste, of the blocks that requests hold", scenario, waste, _WASTE)
+        whole = waste * counters.get("vllm:kv_cache_usage_perc", 0.0)
+        yield f"| KV waste, of the whole cache | {scenario} | – | {whole:.2%} | – | – | – | |"
     if (idle := counters.get("inferplane_engine_idle_slot_seconds_total")) is not None:
         yield f"| idle slots while requests waited, slot seconds | {scenario} | – | {idle:.2f} | – | – | – | |"
 
