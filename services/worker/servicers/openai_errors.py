@@ -29,6 +29,7 @@ _CODES = {
     Kind.UNAVAILABLE: "unavailable",
 }
 _REASONS = {"CONTEXT_EXCEEDED": "context_length_exceeded"}
+_PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")  # what stays as it is
 _PARAM = re.compile(r"^[A-Za-z0-9_.\[\]-]{1,128}$")
 
 
@@ -47,7 +48,7 @@ def body(error: InferplaneError) -> dict[str, Any]:
 
 def trailers(error: InferplaneError) -> tuple[tuple[str, str], ...]:
     """Metadata from which the edge makes the answer of a call that failed before it said anything."""
-    said = (ERROR_HEADER, quote(orjson.dumps(body(error)).decode()))
+    said = (ERROR_HEADER, quote(orjson.dumps(body(error)).decode(), safe=_PLAIN))
     if error.retry_after is None:
         return (said,)
     return (said, ("retry-after", str(max(1, math.ceil(error.retry_after)))))
