@@ -10,6 +10,7 @@ import tokenizers
 from services.worker.domain.load_state import LoadError
 from services.worker.llm.adapters import byte_level
 from services.worker.llm.adapters.chat_template import JinjaTemplate
+from services.worker.llm.adapters.library_errors import TokenizersError, renamed
 from services.worker.llm.adapters.text_tokenizer import TextTokenizer, Words, longest_of
 from services.worker.llm.ports.tokenizer import Tokenizer
 
@@ -98,8 +99,9 @@ def _library(folder: Path, form: Mapping[str, Any]) -> tokenizers.Tokenizer:
     if kind != "BPE":
         raise LoadError(f"{_FILE}: model `{kind}` is not supported: BPE is")
     try:
-        library = tokenizers.Tokenizer.from_file(str(folder / _FILE))
-    except Exception as error:  # the library raises nothing narrower
+        with renamed():
+            library = tokenizers.Tokenizer.from_file(str(folder / _FILE))
+    except TokenizersError as error:
         raise LoadError(f"{_FILE}: {error}") from error
     library.no_truncation()
     library.no_padding()
@@ -144,8 +146,12 @@ def _piece(token: str) -> bytes:
 
 def _around(library: tokenizers.Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What is put around a text."""
-    plain: list[int] = library.encode("a", add_special_tokens=False).ids
-    whole: list[int] = library.encode("a", add_special_tokens=True).ids
+    try:
+        with renamed():
+            plain: list[int] = library.encode("a", add_special_tokens=False).ids
+            whole: list[int] = library.encode("a", add_special_tokens=True).ids
+    except TokenizersError as error:
+        raise LoadError(f"{_FILE}: can't cut up a text: {error}") from error
     for place in range(len(whole) - len(plain) + 1):
         if whole[place : place + len(plain)] == plain:
             return tuple(whole[:place]), tuple(whole[place + len(plain) :])

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import tokenizers
 
-from services.rpc.errors import InvalidArgumentError
+from services.rpc.errors import InternalError, InvalidArgumentError
+from services.worker.llm.adapters.library_errors import TokenizersError, renamed
 
 _CHARACTER = 4  # bytes of the longest: a token may stand for any that is unknown
 # Composing characters (NFC) makes at most three of nine bytes; no text that means something shrinks more otherwise.
@@ -46,8 +47,7 @@ class TextTokenizer:
     def encode(self, text: str, *, special: bool, limit: int | None = None) -> list[int]:
         """Ids of a text; what the model wants at its beginning isn't put there twice."""
         self._check(text, limit)
-        # Not `encode`: that one holds the GIL for as long as it takes.
-        ids: list[int] = self._library.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        ids = self._cut_up(text)
         if self._words.lost is not None:
             ids = [token for token in ids if token != self._words.lost]
         if not special:
@@ -55,6 +55,18 @@ class TextTokenizer:
         begin, end = self._words.begin, self._words.end
         has_begin = tuple(ids[: len(begin)]) == begin
         return [*(() if has_begin else begin), *ids, *end]
+
+    def _cut_up(self, text: str) -> list[int]:
+        try:
+            with renamed():
+                # Not `encode`: that one holds the GIL for as long as it takes.
+                [found] = self._library.encode_batch_fast([text], add_special_tokens=False)
+        except TokenizersError as error:
+            raise InternalError(
+                f"the tokenizer fails on the text: {error}", reason="TOKENIZER_FAILS"
+            ) from error
+        ids: list[int] = found.ids
+        return ids
 
     def _check(self, text: str, limit: int | None) -> None:
         try:
