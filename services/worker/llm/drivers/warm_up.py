@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import structlog
 
+from services.rpc.errors import InferplaneError
 from services.worker.domain.load_state import LoadError
 from services.worker.llm.domain.step import Array, StepInput
 from services.worker.llm.ports.runner import Runner
@@ -17,7 +18,14 @@ _STRIDE = 7919  # tokens far from each other
 
 
 def warm_up(runner: Runner) -> None:
-    """Raises LoadError if what it computes is no text; warns if answers depend on company or cut."""
+    """Raises LoadError if it can't compute or computes no text; warns if answers depend on company or cut."""
+    try:
+        _compare(runner)
+    except InferplaneError as error:
+        raise LoadError(f"its first step fails: {error.message}") from error
+
+
+def _compare(runner: Runner) -> None:
     capacity = runner.capacity
     room = min(capacity.block_size * capacity.max_blocks, capacity.max_tokens // 2)
     length = min(_PROMPT, room - 1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from services.rpc.errors import InternalError
 from services.worker.domain.load_state import LoadError
 from services.worker.llm.domain.step import Array, RunnerCapacity, StepInput
 from services.worker.llm.drivers.warm_up import warm_up
@@ -63,6 +64,18 @@ def test_logits_that_are_no_numbers_are_a_failed_load() -> None:
     """Such a model answers nobody."""
     with pytest.raises(LoadError, match="its logits are not numbers"):
         warm_up(Sums(noise=float("nan")))
+
+
+def test_a_first_step_that_fails_is_a_failed_load() -> None:
+    """The reason is the runtime's."""
+    runner = Sums()
+
+    def fail(step: StepInput) -> Array:
+        raise InternalError("head size 24")
+
+    runner.step = fail  # type: ignore[method-assign]
+    with pytest.raises(LoadError, match="its first step fails: head size 24"):
+        warm_up(runner)
 
 
 @pytest.mark.parametrize(
