@@ -34,8 +34,6 @@ MOST = 64  # calls in flight: few enough that no queue is too long for its limit
 DEADLINE = 30.0  # seconds for a call
 PATIENCE = 100.0  # seconds for some hundreds of calls
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def expected(files: dict[str, Path]) -> dict[str, npt.NDArray[np.int64]]:
