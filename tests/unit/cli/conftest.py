@@ -1,11 +1,11 @@
 """A small mesh in this process, and clients of it."""
 
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from services.cli.adapters.edge import Edge, connect
-from services.rpc.address import free_port
 from tests.unit.cli.small_mesh import HeardReport, Store, serving
 
 
@@ -29,6 +29,8 @@ def report() -> HeardReport:
 
 
 @pytest.fixture
-def free_address() -> str:
-    """An address where nothing listens."""
-    return f"127.0.0.1:{free_port()}"
+def free_address() -> Iterator[str]:
+    """An address where nothing listens, nor can."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"

@@ -12,7 +12,6 @@ import pytest
 from services.cli.adapters.edge import call, connect, to_error
 from services.cli.adapters.inference import InferenceCall, infer
 from services.cli.domain.exit_code import StatusError
-from services.rpc.address import free_port
 from services.rpc.errors import (
     FieldViolation,
     InferplaneError,
@@ -56,12 +55,11 @@ def test_status_outside_of_our_tree_is_kept() -> None:
     assert (error.status, error.message) == ("PERMISSION_DENIED", "no")
 
 
-def test_nothing_listens() -> None:
+def test_nothing_listens(free_address: str) -> None:
     """A refused connection says what to do; an UNAVAILABLE that came from a server does not."""
-    address = f"127.0.0.1:{free_port()}"
     with pytest.raises(UnavailableError, match="start it with: inferplane up") as refused:
-        call(address, lambda edge: edge.endpoints.ListEndpoints(_list(), timeout=10))
-    assert refused.value.metadata == {"address": address}
+        call(free_address, lambda edge: edge.endpoints.ListEndpoints(_list(), timeout=10))
+    assert refused.value.metadata == {"address": free_address}
     other = to_error(_rpc_error(grpc.StatusCode.UNAVAILABLE, "no healthy upstream"), "x:1")
     assert other.message == "no healthy upstream"
 
