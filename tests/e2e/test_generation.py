@@ -146,7 +146,8 @@ _BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "many stop strings": ({"stop": ["x"] * 10**5}, 400, "stop"),
     "unknown token": ({"prompt": [10**6]}, 400, "prompt[0]"),
     "bias of an unknown token": ({"logit_bias": {"1000000": 1}}, 400, "logit_bias"),
-    "20 MB": ({"prompt": "word " * 4 * 2**20}, 400, str(_CONTEXT)),
+    "20 MB": ({"prompt": "word " * 4 * 2**20}, 413, str(4 * 2**20)),
+    "4 MB": ({"prompt": "word " * 800_000}, 400, str(_CONTEXT)),
     "unknown model": ({"model": "nobody"}, 404, "nobody"),
 }
 

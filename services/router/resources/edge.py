@@ -14,6 +14,7 @@ ROUTER = "management/router"
 
 VERSION_HEADER = "x-inferplane-version"
 ENDPOINT_HEADER = "x-inferplane-endpoint"
+_OPENAI_BODY_BYTES = 4 * 1024 * 1024
 # Clients name a sequence in it, so that all its calls reach one worker.
 SEQUENCE_HEADER = "x-sequence-id"
 # Filter state of a call: what was asked for, and both parts in one key as the route map has them.
@@ -43,6 +44,11 @@ class Edge:
         False  # Envoy finds our module (`endpoint_module.NAME`), which reads endpoints faster
     )
     access_log: str = ""  # file that Envoy appends JSON lines to; empty: none
+
+
+def openai_body_bytes(max_message_bytes: int) -> int:
+    """Largest body in OpenAI's words: Envoy reads all of it for one field, lists at some megabytes a second."""
+    return min(max_message_bytes, _OPENAI_BODY_BYTES)
 
 
 def version_cluster(version: VersionName) -> str:

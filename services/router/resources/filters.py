@@ -5,6 +5,7 @@ from typing import Any
 
 from envoy.extensions.common.matching.v3.extension_matcher_pb2 import ExtensionWithMatcher
 from envoy.extensions.filters.common.matcher.action.v3.skip_action_pb2 import SkipFilter
+from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import Buffer
 from envoy.extensions.filters.http.grpc_field_extraction.v3.config_pb2 import (
     GrpcFieldExtractionConfig,
 )
@@ -32,6 +33,7 @@ def chain(max_message_bytes: int, *, has_module: bool = False) -> list[dict[str,
     """All filters.
 
     - lua: answers of failed REST calls get the protocol's JSON body. First here is last on the way back.
+    - buffer: bodies in OpenAI's words have a bound of their own.
     - JSON to metadata, and from there to the filter state: what OpenAI's clients call `model`. Others don't pay.
     - transcoder: REST to gRPC and back.
     - our module, where Envoy has it: reads endpoint and version from the first message and keeps them.
@@ -47,6 +49,7 @@ def chain(max_message_bytes: int, *, has_module: bool = False) -> list[dict[str,
         reading = [endpoint_module.filter_(), *delegates]
     return [
         wire.extension("envoy.filters.http.match_delegate", _rest_errors()),
+        wire.extension("envoy.filters.http.match_delegate", _for_openai(_bound(max_message_bytes))),
         wire.extension("envoy.filters.http.match_delegate", _for_openai(_model_of_json())),
         wire.extension("envoy.filters.http.match_delegate", _for_openai(_model_state())),
         wire.extension("envoy.filters.http.grpc_json_transcoder", _transcoder(max_message_bytes)),
@@ -102,6 +105,12 @@ def _unless_known(filter_: dict[str, Any]) -> Any:
             }
         ),
     )
+
+
+def _bound(max_message_bytes: int) -> dict[str, Any]:
+    """A body is held whole anyway while it is read; what is longer is 413."""
+    most = wire.number(edge.openai_body_bytes(max_message_bytes))
+    return wire.extension("envoy.filters.http.buffer", Buffer(max_request_bytes=most))
 
 
 def _model_of_json() -> dict[str, Any]:

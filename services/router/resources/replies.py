@@ -34,6 +34,7 @@ class _Reply:
     headers: tuple[tuple[str, str], ...] = ()
     type: str = "server_error"  # in OpenAI's words, likewise the next
     code: str | None = None
+    openai: str = ""  # text for OpenAI's clients, where it differs
 
 
 def state(key: str) -> str:
@@ -63,6 +64,7 @@ def _replies(max_message_bytes: int) -> list[_Reply]:
             grpc_status=_RESOURCE_EXHAUSTED,
             type=_INVALID,
             code="request_too_large",
+            openai=f"the body is larger than the limit of {edge.openai_body_bytes(max_message_bytes)} bytes",
         ),
         _Reply(
             cause=_all(_of_details("grpc_field_extraction_INVALID_ARGUMENT"), _COMPRESSED),
@@ -156,7 +158,8 @@ def _by_status(reply: _Reply, if_missing: str) -> list[_Reply]:
 
 def _openai_mapper(reply: _Reply, header: str) -> dict[str, Any]:
     prefix = {"name": header, "string_match": {"prefix": methods.OPENAI_PREFIX}}
-    error = {"message": reply.text, "type": reply.type, "param": None, "code": reply.code}
+    text = reply.openai or reply.text
+    error = {"message": text, "type": reply.type, "param": None, "code": reply.code}
     return {
         "filter": _all(reply.cause, {"header_filter": {"header": prefix}}),
         "body_format_override": {

@@ -131,4 +131,6 @@ async def test_calls_of_a_sequence_reach_one_worker(served: EdgeUnderTest) -> No
             found.add((answer.parameters["worker"].string_param, answer.model_version))
         assert len(found) == 1
         places |= found
-    assert len(places) == 4  # 64 sequences leave no worker and no version out, wherever they hash to
+    assert (
+        len(places) == 4
+    )  # 64 sequences leave no worker and no version out, wherever they hash to
