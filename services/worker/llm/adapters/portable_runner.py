@@ -46,7 +46,7 @@ class PortableRunner:
             for names in cache_names(layer)
         ]
         self._session: GraphSession | None = GraphSession(graph, session)
-        self._runs = SlotRuns()
+        self._runs = SlotRuns(slots, length)
         self._bindings: dict[tuple[int, int], Binding] = {}
         # One row more: a run whose logits nobody wants computes one all the same.
         self._logits = LogitsRoom(self._capacity.max_requests + 1, shape.vocabulary_size)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from services.rpc.errors import InternalError
 from services.worker.llm.domain.step import Array, StepInput
 
 _IDLE_SLOTS = 3  # in a row between slots of one run: dearer than that is a run of their own
@@ -33,12 +34,16 @@ class SlotRuns:
     not depend on how its prompt was cut: a piece of one token is computed together with the token before it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int, size: int) -> None:
+        """So many slots of so many tokens."""
+        self._slots = slots
+        self._size = size
         self._last: dict[int, int] = {}  # by slot: the last token
         self._prompts: set[int] = set()  # slots whose prompt goes on: nobody has wanted logits yet
 
     def of(self, step: StepInput) -> list[SlotRun]:
-        """The runs of a step; their order doesn't matter."""
+        """The runs of a step; their order doesn't matter. Raises InternalError if it reaches outside of slots."""
+        self._check(step)
         lengths = np.diff(step.starts)
         slots = step.blocks[:, 0]
         self._prompts.update(slots[step.past == 0].tolist())
@@ -50,6 +55,21 @@ class SlotRuns:
         runs += [self._piece(step, int(request)) for request in np.flatnonzero(is_piece)]
         self._note(step, slots)
         return runs
+
+    def _check(self, step: StepInput) -> None:
+        """Every number before it is used: the runtime trusts some of them."""
+        lengths, slots = np.diff(step.starts), step.blocks[:, :1]
+        if not len(step.past) == len(slots) == len(lengths) or step.blocks.shape[1] != 1:
+            raise _wrong("sizes of its parts", len(lengths), "one of each for a request")
+        if step.starts[0] != 0 or lengths.min() < 1 or step.starts[-1] != len(step.ids):
+            raise _wrong("starts", step.starts.tolist(), f"ascending from 0 to {len(step.ids)}")
+        if slots.min() < 0 or slots.max() >= self._slots or len(np.unique(slots)) < len(slots):
+            raise _wrong("slots", slots[:, 0].tolist(), f"different ones below {self._slots}")
+        ends = step.past.astype(np.int64) + lengths
+        if step.past.min() < 0 or ends.max() > self._size:
+            raise _wrong("tokens", ends.tolist(), f"at most {self._size} in a slot")
+        if len(step.rows) and (step.rows.min() < 0 or step.rows.max() >= len(step.ids)):
+            raise _wrong("rows", step.rows.tolist(), f"places below {len(step.ids)}")
 
     def _piece(self, step: StepInput, request: int) -> SlotRun:
         begin, end = int(step.starts[request]), int(step.starts[request + 1])
@@ -73,6 +93,12 @@ class SlotRuns:
             self._last[slot] = int(step.ids[end - 1])
         owners = np.searchsorted(step.starts, step.rows, side="right") - 1
         self._prompts.difference_update(slots[owners].tolist())
+
+
+def _wrong(what: str, given: object, allowed: str) -> InternalError:
+    return InternalError(
+        f"a step doesn't add up: {what}: {given}; allowed: {allowed}", reason="STEP_FAILED"
+    )
 
 
 def _neighbours(slots: Array, requests: Array) -> Iterator[Sequence[int]]:

@@ -1,9 +1,12 @@
 """How steps are cut into runs over slots."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from services.rpc.errors import InternalError
 from services.worker.llm.domain.slot_runs import SlotRun, SlotRuns
 from services.worker.llm.domain.step import StepInput
 
@@ -39,7 +42,7 @@ def after_prompts(runs: SlotRuns, slots: Sequence[int]) -> None:
 
 def test_requests_that_go_on_share_a_run_in_which_others_idle() -> None:
     """Slots 1 and 3 are a run of three slots; the rows are in the run's order, the answers in the step's."""
-    runs = SlotRuns()
+    runs = SlotRuns(10, 16)
     after_prompts(runs, [1, 3])
     (run,) = runs.of(step([(3, 2, [30]), (1, 2, [10])], rows=[0, 1]))
     assert said(run) == (1, [[10], [0], [30]], [2, 0, 2], [1, 0, 1], [0, 2], [1, 0])
@@ -47,7 +50,7 @@ def test_requests_that_go_on_share_a_run_in_which_others_idle() -> None:
 
 def test_slots_far_apart_are_runs_of_their_own() -> None:
     """Four idle slots between them are dearer than another run."""
-    runs = SlotRuns()
+    runs = SlotRuns(10, 16)
     after_prompts(runs, [0, 4, 9])
     both = runs.of(step([(0, 2, [1]), (4, 2, [2]), (9, 2, [3])], rows=[0, 1, 2]))
     assert [(run.first, len(run.past)) for run in both] == [(0, 5), (9, 1)]
@@ -55,7 +58,7 @@ def test_slots_far_apart_are_runs_of_their_own() -> None:
 
 def test_pieces_of_prompts_are_computed_alone() -> None:
     """One run for the request that goes on, one for each piece; places in `ids` count from the run's start."""
-    runs = SlotRuns()
+    runs = SlotRuns(10, 16)
     after_prompts(runs, [0])
     single, first, second = runs.of(
         step([(1, 0, [5, 6, 7]), (0, 2, [4]), (2, 4, [1, 2])], rows=[2, 3])
@@ -67,7 +70,7 @@ def test_pieces_of_prompts_are_computed_alone() -> None:
 
 def test_a_piece_of_one_token_goes_with_the_token_before_it() -> None:
     """As part of a longer piece it would be computed together with others, too."""
-    runs = SlotRuns()
+    runs = SlotRuns(10, 16)
     runs.of(step([(0, 0, [5, 6])]))
     (run,) = runs.of(step([(0, 2, [7])], rows=[0]))
     assert said(run) == (0, [[6, 7]], [1], [2], [1], [0])
@@ -75,14 +78,37 @@ def test_a_piece_of_one_token_goes_with_the_token_before_it() -> None:
 
 def test_the_first_token_of_a_prompt_has_none_before_it() -> None:
     """It looks at itself alone, which all ways of computing agree on."""
-    (run,) = SlotRuns().of(step([(0, 0, [5])]))
+    (run,) = SlotRuns(10, 16).of(step([(0, 0, [5])]))
     assert said(run) == (0, [[5]], [0], [1], [], [])
 
 
 def test_a_slot_that_is_used_again_begins_anew() -> None:
     """Its new request's second token is of a prompt, although the one before it was answered."""
-    runs = SlotRuns()
+    runs = SlotRuns(10, 16)
     after_prompts(runs, [0])
     runs.of(step([(0, 0, [5])]))
     (run,) = runs.of(step([(0, 1, [6])], rows=[0]))
     assert run.ids.tolist() == [[5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (step([(10, 0, [5])]), r"slots: \[10\]; allowed: different ones below 10"),
+        (step([(-1, 0, [5])]), r"slots: \[-1\]"),
+        (step([(3, 0, [5]), (3, 0, [6])]), r"slots: \[3, 3\]"),
+        (step([(0, 15, [5, 6])]), r"tokens: \[17\]; allowed: at most 16 in a slot"),
+        (step([(0, 2**31 - 1, [5])]), r"tokens: \[2147483648\]"),
+        (step([(0, -1, [5])]), "tokens"),
+        (step([(0, 0, [5])], rows=[1]), r"rows: \[1\]; allowed: places below 1"),
+        (step([(0, 0, [5])], rows=[-1]), "rows"),
+        (step([(0, 0, [5]), (1, 0, [])]), "starts"),
+        (replace(step([(0, 0, [5])]), past=np.zeros(2, np.int32)), "sizes of its parts"),
+        (replace(step([(0, 0, [5])]), starts=np.array([0, 2], np.int32)), "starts"),
+        (replace(step([(0, 0, [5])]), blocks=np.zeros((1, 2), np.int32)), "sizes of its parts"),
+    ],
+)
+def test_steps_that_reach_outside_of_slots_are_errors(wrong: StepInput, said: str) -> None:
+    """Before anything is computed; the error says what was given and what is allowed."""
+    with pytest.raises(InternalError, match=said):
+        SlotRuns(10, 16).of(wrong)
