@@ -65,7 +65,10 @@ def _folder(path: Path, library: tokenizers.Tokenizer, **files: Any) -> Path:
     return path
 
 
-_ONCE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+_ONCE = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=50,
+)
 
 
 @_ONCE
