@@ -49,7 +49,15 @@ def config(max_message_bytes: int) -> dict[str, Any]:
 
 
 def _replies(max_message_bytes: int) -> list[_Reply]:
-    endpoint = f"'{state(edge.ENDPOINT_STATE)}'"
+    return [
+        *_about_requests(max_message_bytes),
+        *_about_workers(f"'{state(edge.ENDPOINT_STATE)}'"),
+        _Reply(cause=None, text="%LOCAL_REPLY_BODY%"),
+    ]
+
+
+def _about_requests(max_message_bytes: int) -> list[_Reply]:
+    """What is wrong with what was sent."""
     too_large = f"the message is larger than the limit of {max_message_bytes} bytes"
     return [
         _Reply(
@@ -77,6 +85,12 @@ def _replies(max_message_bytes: int) -> list[_Reply]:
             text="the path must not hold escaped slashes, NUL or other characters that a path can't have",
             type=_INVALID,
         ),
+    ]
+
+
+def _about_workers(endpoint: str) -> list[_Reply]:
+    """Why nobody answers."""
+    return [
         _Reply(
             cause=_of_flags("UH", "NC"),
             text=f"no worker is ready for endpoint {endpoint}; try again",
@@ -107,7 +121,6 @@ def _replies(max_message_bytes: int) -> list[_Reply]:
             _Reply(cause=cause, text=f"endpoint {endpoint} did not answer in time", code="timeout")
             for cause in (_of_flags("UT", "SI"), _of_details("max_duration_timeout"))
         ),
-        _Reply(cause=None, text="%LOCAL_REPLY_BODY%"),
     ]
 
 
