@@ -11,6 +11,8 @@ from tests.integration.router.edge import EdgeUnderTest
 from tests.unit.worker.llm.scripted_runner import continued, text_of
 
 SAID = "<user>hi\n<assistant>"
+# Behind the front alone: what differs behind grpcio is in test_text.py and test_openai_errors.py.
+pytestmark = pytest.mark.parametrize("text_worker", ["auto"], indirect=True)
 
 
 def client_of(edge: EdgeUnderTest) -> openai.AsyncOpenAI:
