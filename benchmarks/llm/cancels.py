@@ -13,8 +13,9 @@ import asyncio
 import random
 import statistics
 import time
-from collections.abc import Iterator
-from itertools import islice
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 
 from benchmarks.llm.engine_callers import Call, EngineSums, idle, running
 from services.rpc.errors import Kind
@@ -32,7 +33,7 @@ from tests.unit.worker.llm.scripted_runner import (
 
 CALLS = 100_000
 _AT_ONCE = 48
-_ROUNDS = 4  # of all callers, before anybody leaves
+_LATELY = 128  # calls that say how long an answer takes
 _BLOCKS = 40  # of four tokens: too few for all, so that some are preempted
 _STEMS = [bytes(range(97 + n, 117 + n)) for n in range(4)]
 _SCRIPT = ending(31)
@@ -68,53 +69,60 @@ def _is_right(call: Call) -> bool:
     return heard == most if call.is_whole else heard == most[: len(heard)]
 
 
-async def _call(engine: Engine, request: GenerationRequest, median: float, fate: float) -> Call:
-    moment = (fate % (1 / 3)) * 3 * 2 * median
-    if fate < 1 / 3:
-        return await Call(request).made(engine, leave_after=moment)
-    if fate < 2 / 3:
-        late = GenerationRequest(
-            prompt=request.prompt,
-            sampling=request.sampling,
-            tenant=request.tenant,
-            deadline=time.monotonic() + moment,
-        )
-        return await Call(late).made(engine)
-    return await Call(request).made(engine)
+class _Callers:
+    """Callers of one engine, and how long answers took lately."""
 
+    def __init__(self, engine: Engine, seed: int) -> None:
+        self._engine = engine
+        self._numbers = random.Random(seed)
+        self._requests = _requests(self._numbers)
+        self._lately: deque[float] = deque(maxlen=_LATELY)
 
-async def _median(engine: Engine, requests: Iterator[GenerationRequest]) -> float:
-    """Seconds of an answer under load, of calls that nobody ends early."""
-    seconds: list[float] = []
+    async def wait(self, calls: int) -> None:
+        """So many calls that nobody ends early."""
+        await self._at_once(self._whole, calls)
 
-    async def caller() -> None:
-        for request in islice(requests, _ROUNDS):
-            call = await Call(request).made(engine)
-            assert _is_right(call), "a text is wrong"
-            seconds.append(call.seconds)
+    async def leave(self, calls: int) -> None:
+        """So many calls, two thirds of which may end at a random moment up to twice the median."""
+        await self._at_once(self._any, calls)
 
-    await asyncio.gather(*(caller() for _ in range(_AT_ONCE)))
-    return statistics.median(seconds)
-
-
-async def cancels(calls: int, seed: int = 1) -> EngineSums:
-    """Make so many calls; AssertionError if anything of them stays, is wrong, or is counted twice."""
-    numbers = random.Random(seed)
-    runner = ScriptedRunner(capacity(_BLOCKS, 4, max_blocks=12), _SCRIPT)
-    settings = EngineSettings(max_step_tokens=64, max_running_requests=16, max_tenant_share=0.75)
-    requests = _requests(numbers)
-    async with running(scripted_model(runner), settings) as (engine, sums):
-        median = await _median(engine, requests)
+    async def _at_once(self, make: Callable[[], Awaitable[Call]], calls: int) -> None:
         left = iter(range(calls))
 
         async def caller() -> None:
             for _ in left:
-                call = await _call(engine, next(requests), median, numbers.random())
+                call = await make()
                 assert _is_right(call), f"a text is wrong: {call.request.prompt}"
 
         await asyncio.gather(*(caller() for _ in range(_AT_ONCE)))
-        await idle(engine, sums, calls + _AT_ONCE * _ROUNDS)
-        assert _is_right(await Call(next(requests)).made(engine)), "the engine is not what it was"
+
+    async def _whole(self) -> Call:
+        call = await Call(next(self._requests)).made(self._engine)
+        self._lately.append(call.seconds)
+        return call
+
+    async def _any(self) -> Call:
+        fate = self._numbers.randrange(3)
+        if not fate:
+            return await self._whole()
+        moment = self._numbers.uniform(0, 2 * statistics.median(self._lately))
+        request = next(self._requests)
+        if fate == 1:
+            return await Call(request).made(self._engine, leave_after=moment)
+        late = replace(request, deadline=time.monotonic() + moment)
+        return await Call(late).made(self._engine)
+
+
+async def cancels(calls: int, seed: int = 1) -> EngineSums:
+    """Make so many calls; AssertionError if anything of them stays, is wrong, or is counted twice."""
+    runner = ScriptedRunner(capacity(_BLOCKS, 4, max_blocks=12), _SCRIPT)
+    settings = EngineSettings(max_step_tokens=64, max_running_requests=16, max_tenant_share=0.75)
+    async with running(scripted_model(runner), settings) as (engine, sums):
+        callers = _Callers(engine, seed)
+        await callers.wait(_LATELY)
+        await callers.leave(calls)
+        await idle(engine, sums, _LATELY + calls)
+        await callers.wait(1)
     return sums
 
 
