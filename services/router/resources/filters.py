@@ -5,7 +5,6 @@ from typing import Any
 
 from envoy.extensions.common.matching.v3.extension_matcher_pb2 import ExtensionWithMatcher
 from envoy.extensions.filters.common.matcher.action.v3.skip_action_pb2 import SkipFilter
-from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import Buffer
 from envoy.extensions.filters.http.grpc_field_extraction.v3.config_pb2 import (
     GrpcFieldExtractionConfig,
 )
@@ -28,12 +27,21 @@ _CLEAR_ROUTE_CACHE = b"\x10\x01"
 _SKIP = {"action": {"name": "skip", "typed_config": wire.packed(SkipFilter())}}
 _EXTRACTED = "metadata.filter_metadata['envoy.filters.http.grpc_field_extraction']"
 
+_BOUND = """
+function envoy_on_request(handle)
+  local body = handle:body()
+  if body ~= nil and body:length() > MOST then
+    handle:respond({[":status"] = "413"}, "")
+  end
+end
+"""
+
 
 def chain(max_message_bytes: int, *, has_module: bool = False) -> list[dict[str, Any]]:
     """All filters.
 
     - lua: answers of failed REST calls get the protocol's JSON body. First here is last on the way back.
-    - buffer: bodies in OpenAI's words have a bound of their own.
+    - another lua: bodies in OpenAI's words have a bound of their own.
     - JSON to metadata, and from there to the filter state: what OpenAI's clients call `model`. Others don't pay.
     - transcoder: REST to gRPC and back.
     - our module, where Envoy has it: reads endpoint and version from the first message and keeps them.
@@ -108,9 +116,11 @@ def _unless_known(filter_: dict[str, Any]) -> Any:
 
 
 def _bound(max_message_bytes: int) -> dict[str, Any]:
-    """A body is held whole anyway while it is read; what is longer is 413."""
-    most = wire.number(edge.openai_body_bytes(max_message_bytes))
-    return wire.extension("envoy.filters.http.buffer", Buffer(max_request_bytes=most))
+    """A body that is too long is refused once all of it is there: who is still sending would not hear why."""
+    script = _BOUND.replace("MOST", str(edge.openai_body_bytes(max_message_bytes)))
+    return wire.extension(
+        "envoy.filters.http.lua", Lua(default_source_code={"inline_string": script})
+    )
 
 
 def _model_of_json() -> dict[str, Any]:

@@ -25,12 +25,12 @@ _SMALL_WINDOW = (("grpc.http2.lookahead_bytes", 65_536), ("grpc.http2.bdp_probe"
 
 @pytest.fixture(params=["auto", "grpcio"])
 async def worker(request: pytest.FixtureRequest) -> AsyncIterator[TextWorker]:
-    """Behind either front; a reader may let a tenth of a second pass, or 64 KiB wait."""
+    """Behind either front; a reader may let a second pass, or 64 KiB wait."""
     with TemporaryDirectory(prefix="ip") as folder:
         worker = await TextWorker.start(
             f"unix:{Path(folder)}/w.sock",
             front=request.param,
-            reader=ReaderBounds(seconds=0.1, size=64 * 1024),
+            reader=ReaderBounds(seconds=1.0, size=64 * 1024),
         )
         yield worker
         await worker.stop()
