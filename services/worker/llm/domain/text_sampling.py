@@ -11,6 +11,7 @@ from services.worker.llm.domain.step import Array
 from services.worker.llm.domain.token_counts import TokenCounts
 
 _COLDEST = 1e-5  # below it, weights are those of the greedy choice
+_LEAST_FACTOR = 1e-6  # a smaller one changes no choice, and logits would become infinite
 _PLACES = 2**53  # numbers that a float has between 0 and 1, evenly
 
 
@@ -74,7 +75,7 @@ class TextSampling:
         settings, ids = self.settings, counts.ids
         values = logits[ids]
         if self._repeats:
-            factor = np.float32(settings.repetition_penalty)
+            factor = np.float32(max(settings.repetition_penalty, _LEAST_FACTOR))
             values = np.where(values > 0, values / factor, values * factor)
         if self._penalised:
             often = counts.counts

@@ -35,6 +35,14 @@ def test_repetition_divides_what_is_likely_and_multiplies_what_is_not() -> None:
     assert row.tolist() == [2, -8, 2, 4]
 
 
+@pytest.mark.parametrize("factor", [5e-324, 1e-300, 1e-38])
+def test_the_smallest_factor_leaves_numbers(factor: float) -> None:
+    """What a caller may ask for is no reason for logits that are none."""
+    row = _adjusted(SamplingSettings(repetition_penalty=factor), [100, -100, 0], prompt=(0, 1, 2))
+    assert np.isfinite(row).all()
+    assert row.argmax() == 0
+
+
 def test_presence_counts_once_and_frequency_each_time() -> None:
     """Of tokens in the text only, not of the prompt's."""
     settings = SamplingSettings(presence_penalty=1.0, frequency_penalty=0.5)
