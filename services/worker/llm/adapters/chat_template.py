@@ -154,6 +154,8 @@ class JinjaTemplate:
             answer = self._parsed().ask(names, self._seconds)
         except LoadError as error:  # it could be once, so the machine is to blame
             raise InternalError(str(error), reason="TEMPLATE_PROCESS") from error
+        except RecursionError as error:  # of JSON, before anything was sent
+            raise _refused("what it is given goes too deep") from error
         except _LateError as error:
             self._drop()
             _log.warning("chat template takes too long or too much room")

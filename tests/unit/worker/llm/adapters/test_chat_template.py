@@ -178,6 +178,17 @@ def test_a_conversation_may_be_long() -> None:
     assert template.render([{"role": "user", "content": content}]) == content
 
 
+def test_what_a_caller_nests_too_deep_is_refused() -> None:
+    """Nothing of it reaches the template's process, which goes on."""
+    template = JinjaTemplate("fine", {})
+    nested: list[Any] = []
+    for _ in range(5000):
+        nested = [nested]
+    with pytest.raises(InvalidArgumentError, match="too deep"):
+        template.render(_MESSAGES, {"options": nested})
+    assert template.render(_MESSAGES) == "fine"
+
+
 def test_half_a_surrogate_pair_passes_through() -> None:
     """The tokenizer refuses it, with its place."""
     template = JinjaTemplate("{{ messages[0].content }}", {})
