@@ -10,7 +10,7 @@ from inferplane.generation.v1 import generation_service_pb2 as service
 from services.rpc.errors import FieldViolation, InvalidArgumentError
 from services.worker.drivers.served_text import ServedText
 from services.worker.llm.domain.generation import FinishReason, Piece, Summary, TokenLogprob
-from services.worker.llm.domain.sampling_checks import read_sampling
+from services.worker.llm.domain.sampling_checks import SamplingLimits, fit, read_sampling
 from services.worker.llm.domain.sampling_settings import SamplingSettings
 from services.worker.servicers.text_prompt import (
     ChatPrompt,
@@ -46,13 +46,14 @@ _FINISH = {
 def read(request: Request, served: ServedText) -> tuple[Prompt, str, SamplingSettings]:
     """Prompt, the name of its field, and checked settings. Raises InvalidArgumentError naming all that is wrong."""
     violations: list[FieldViolation] = []
-    prompt, field = _prompt(request.prompt, violations)
+    limits = limits_of(served)
+    prompt, field = _prompt(request.prompt, limits, violations)
     if not -_MOST_PRIORITY <= request.priority <= _MOST_PRIORITY:
         allowed = f"{-_MOST_PRIORITY} to {_MOST_PRIORITY}"
         violations.append(FieldViolation("priority", f"{request.priority}; allowed: {allowed}"))
     sampling = SamplingSettings()
     try:
-        sampling = read_sampling(_values(request.sampling), limits_of(served))
+        sampling = read_sampling(_values(request.sampling), limits)
     except InvalidArgumentError as error:
         violations += error.violations
     if violations:
@@ -60,32 +61,41 @@ def read(request: Request, served: ServedText) -> tuple[Prompt, str, SamplingSet
     return prompt, field, sampling
 
 
-def _prompt(given: messages.Prompt, violations: list[FieldViolation]) -> tuple[Prompt, str]:
+def _prompt(
+    given: messages.Prompt, limits: SamplingLimits, violations: list[FieldViolation]
+) -> tuple[Prompt, str]:
+    """Nothing is copied that is too long for the context: a message may have millions of tiny elements."""
     match given.WhichOneof("prompt"):
         case "text":
             return TextPrompt(given.text), "prompt.text"
         case "token_ids":
+            fit(SamplingSettings(), len(given.token_ids.ids), limits)
             return TokenPrompt(tuple(given.token_ids.ids)), "prompt.token_ids.ids"
         case "conversation":
-            said = given.conversation.messages
-            if not said:
-                text = "empty; allowed: at least one message"
-                violations.append(FieldViolation("prompt.conversation.messages", text))
-            listed = tuple({"role": m.role, "content": m.content} for m in said)
-            return ChatPrompt(listed), "prompt.conversation.messages"
+            return _conversation(given.conversation.messages, limits, violations)
     text = "missing; allowed: text, token_ids or conversation"
     violations.append(FieldViolation("prompt", text))
     return TextPrompt(""), "prompt"
 
 
+def _conversation(
+    said: Sequence[messages.ChatMessage], limits: SamplingLimits, violations: list[FieldViolation]
+) -> tuple[Prompt, str]:
+    field, most = "prompt.conversation.messages", limits.context_length
+    if not said:
+        violations.append(FieldViolation(field, "empty; allowed: at least one message"))
+    elif len(said) > most:
+        text = f"{len(said)} messages; allowed: {most}, the context's tokens"
+        violations.append(FieldViolation(field, text))
+        said = ()
+    return ChatPrompt(tuple({"role": m.role, "content": m.content} for m in said)), field
+
+
 def _values(given: messages.SamplingSettings) -> Mapping[str, object]:
     values: dict[str, object] = {name: getattr(given, name) for name in _PLAIN}
     values |= {name: getattr(given, name) for name in _OPTIONAL if given.HasField(name)}
-    values |= {
-        "logit_bias": dict(given.logit_bias),
-        "stop": list(given.stop),
-        "stop_token_ids": list(given.stop_token_ids),
-    }
+    # As they are: how many there are is looked at before they are copied.
+    values |= {name: getattr(given, name) for name in ("logit_bias", "stop", "stop_token_ids")}
     return values | ({"n": given.n} if given.n else {})
 
 

@@ -10,6 +10,8 @@ from services.rpc.names import shown
 
 T = TypeVar("T")
 
+_MOST_VIOLATIONS = 32  # that are told; of a million wrong elements nobody wants to hear
+
 _WORDS = {
     bool: "true or false",
     int: "a whole number",
@@ -70,8 +72,10 @@ class Fields:
         return Fields(self.get(name, dict) or {}, self.violations, f"{self._prefix}{name}.")
 
     def wrong(self, name: str, description: str) -> None:
-        """A field breaks a rule."""
+        """A field breaks a rule. Raises InvalidArgumentError if that is one too many to look any further."""
         self.violations.append(FieldViolation(f"{self._prefix}{name}", description))
+        if len(self.violations) >= _MOST_VIOLATIONS:
+            raise InvalidArgumentError.of_fields(self.violations)
 
     def refuse(self, name: str, allowed: str = "") -> None:
         """A field that would change what is answered, and is not supported; `allowed`: what of it is."""

@@ -6,9 +6,10 @@ are not supported are refused by name.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from services.rpc.errors import FieldViolation, InvalidArgumentError
+from services.rpc.errors import InvalidArgumentError
 from services.worker.llm.domain.sampling_checks import SamplingLimits, read_sampling
 from services.worker.llm.domain.sampling_settings import SamplingSettings
 from services.worker.servicers.openai_fields import Fields, given
@@ -76,7 +77,7 @@ def read_chat(said: Mapping[str, Any], limits: SamplingLimits) -> OpenAiRequest:
     fields = Fields(said, [])
     _refuse(fields, (*_UNSUPPORTED, *_UNSUPPORTED_IN_CHAT))
     _refuse_forms(fields)
-    messages = _messages(fields)
+    messages = _messages(fields, limits.context_length)
     values = {name: fields.raw(name) for name in _SAMPLING}
     name = "max_tokens" if fields.raw("max_completion_tokens") is None else "max_completion_tokens"
     values |= {n: fields.raw(n) for n in ("logprobs", "top_logprobs")} | {
@@ -97,7 +98,7 @@ def read_completion(said: Mapping[str, Any], limits: SamplingLimits) -> OpenAiRe
     _refuse(fields, (*(name for name in _UNSUPPORTED if name != "best_of"), "suffix"))
     if fields.raw("best_of") not in (None, fields.raw("n") or 1):
         fields.refuse("best_of", "the same as n")
-    prompts = _prompts(fields)
+    prompts = _prompts(fields, limits.context_length)
     values = {name: fields.raw(name) for name in _SAMPLING}
     likeliest, tokens = fields.get("logprobs", int), fields.raw("max_tokens")
     values |= {
@@ -173,11 +174,14 @@ def _refuse_forms(fields: Fields) -> None:
         form.refuse("type", "text")
 
 
-def _messages(fields: Fields) -> tuple[Mapping[str, Any], ...]:
+def _messages(fields: Fields, most: int) -> tuple[Mapping[str, Any], ...]:
     listed = fields.get("messages", list)
     if not listed:
         if listed is not None or fields.raw("messages") is None:
             fields.wrong("messages", "missing or empty; allowed: at least one message")
+        return ()
+    if len(listed) > most:
+        fields.wrong("messages", f"{len(listed)} messages; allowed: {most}, the context's tokens")
         return ()
     read = []
     for index, message in enumerate(listed):
@@ -220,22 +224,25 @@ def _parts(fields: Fields, parts: Sequence[Any]) -> str:
     return "\n".join(texts)
 
 
-def _prompts(fields: Fields) -> tuple[Prompt, ...]:
+def _prompts(fields: Fields, most: int) -> tuple[Prompt, ...]:
     prompt = fields.raw("prompt")
     if isinstance(prompt, str):
         return (TextPrompt(prompt),)
-    if _are_tokens(prompt):
+    if _are_tokens(prompt, most):
         return (TokenPrompt(tuple(prompt)),)
     if isinstance(prompt, list) and 0 < len(prompt) <= _MOST_PROMPTS:
         if all(isinstance(one, str) for one in prompt):
             return tuple(TextPrompt(one) for one in prompt)
-        if all(_are_tokens(one) for one in prompt):
+        if all(_are_tokens(one, most) for one in prompt):
             return tuple(TokenPrompt(tuple(one)) for one in prompt)
     what = "missing" if prompt is None else given(prompt)
     allowed = f"a string, a list of tokens, or up to {_MOST_PROMPTS} of either"
-    fields.violations.append(FieldViolation("prompt", f"{what}; allowed: {allowed}"))
+    fields.wrong("prompt", f"{what}; allowed: {allowed}")
     return ()
 
 
-def _are_tokens(prompt: Any) -> bool:
-    return isinstance(prompt, list) and bool(prompt) and all(type(token) is int for token in prompt)
+def _are_tokens(prompt: Any, most: int) -> bool:
+    """As far as a context reaches: a longer list is refused anyway."""
+    if not isinstance(prompt, list) or not prompt:
+        return False
+    return all(type(token) is int for token in islice(prompt, most))

@@ -89,9 +89,9 @@ class _Call:
         with TextAnswer(served, self._source.reader) as answer:
             request = self._read(said, limits_of(served))
             writer = self._writer(_heading(served, model, request))
+            await self._begin(answer, served, request)
             if request.echo:
                 writer.begin(_texts(served, request), request.sampling.n)
-            await self._begin(answer, served, request)
             if request.stream:
                 await self._stream(answer, writer)
             else:
@@ -160,6 +160,5 @@ def _texts(served: ServedText, request: OpenAiRequest) -> list[str]:
             texts.append(prompt.text)
         elif isinstance(prompt, TokenPrompt):
             of = served.tokenizer.token_bytes
-            parts = [of(i) for i in prompt.ids if 0 <= i < served.tokenizer.vocabulary_size]
-            texts.append(b"".join(parts).decode("utf-8", "replace"))
+            texts.append(b"".join(of(token) for token in prompt.ids).decode("utf-8", "replace"))
     return texts

@@ -11,7 +11,7 @@ from services.worker.llm.domain.generation import GenerationRequest, TokenId
 from services.worker.llm.domain.sampling_checks import SamplingLimits, fit
 from services.worker.llm.domain.sampling_settings import SamplingSettings
 
-_LONG_TEXT = 64 * 1024  # characters; cutting up a longer one would hold the event loop
+_LONG_TEXT = 4 * 1024  # characters; cutting up a longer one would hold the event loop
 _MOST_NAMED = 16  # wrong tokens that are told
 
 
@@ -63,6 +63,8 @@ async def request_of(
     served: ServedText, prompt: Prompt, field: str, sampling: SamplingSettings, terms: CallTerms
 ) -> GenerationRequest:
     """A checked request. Raises InvalidArgumentError; `field` is what the prompt is called."""
+    if isinstance(prompt, TokenPrompt):
+        fit(sampling, len(prompt.ids), limits_of(served))  # before all of them are looked at
     tokens = await _tokens(served, prompt, field)
     if not tokens:
         raise InvalidArgumentError.of_field(field, "empty; allowed: at least one token")

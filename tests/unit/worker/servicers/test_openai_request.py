@@ -1,5 +1,6 @@
 """Requests in OpenAI's words: what is read, passed over, refused."""
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -173,6 +174,37 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     """Of form and of sampling."""
     said = {"messages": [{"role": "user", "content": 5}], "temperature": -1, "tools": [{}]}
     assert fields_of(read_chat, said) == ["tools", "messages[0].content", "temperature"]
+
+
+@pytest.mark.parametrize(
+    ("read", "said", "told"),
+    [
+        pytest.param(read_chat, {"messages": [1] * 10**6}, 1, id="messages that are none"),
+        pytest.param(read_chat, {"messages": CHAT["messages"] * 10**5}, 1, id="messages"),
+        pytest.param(
+            read_chat,
+            {"messages": [{"role": "user", "content": [1] * 10**6}]},
+            32,
+            id="parts that are none",
+        ),
+        pytest.param(read_completion, {"prompt": ["a"] * 10**6}, 1, id="texts"),
+        pytest.param(read_chat, CHAT | {"stop": ["a"] * 10**6}, 1, id="stop strings"),
+    ],
+)
+def test_of_a_million_elements_few_are_looked_at(
+    read: Read, said: Mapping[str, Any], told: int
+) -> None:
+    """What would keep everybody waiting is refused at once, and not more of it is told than anybody reads."""
+    began = time.process_time()
+    assert len(fields_of(read, said)) == told
+    assert time.process_time() - began < 0.5
+
+
+def test_tokens_are_looked_at_as_far_as_the_context_reaches() -> None:
+    """How many there are is known afterwards, for the error that says so."""
+    (prompt,) = read_completion({"prompt": [1] * 10**6, "max_tokens": 1}, LIMITS).prompts
+    assert isinstance(prompt, TokenPrompt)
+    assert len(prompt.ids) == 10**6
 
 
 _JSON = st.recursive(
