@@ -23,17 +23,19 @@ from services.worker.llm.ports.runner import Runner
 _CACHE_BYTES = 20 * 1024**3
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"
-_PACKAGE = Path(__file__).parent.parent
+_SERVICES = Path(__file__).parents[3]
 # The code that decides what is in a graph.
 _WRITERS = (
-    "adapters/*_graph.py",
-    "adapters/graph_[fnw]*.py",
-    "adapters/panels.py",
-    "adapters/tensor_forms.py",
-    "adapters/file_weights.py",
-    "domain/layer_ir.py",
-    "domain/quantised.py",
-    "domain/model_shape.py",
+    "modelfiles/*.py",
+    "worker/llm/adapters/*_graph.py",
+    "worker/llm/adapters/graph_[fnw]*.py",
+    "worker/llm/adapters/model_files.py",
+    "worker/llm/adapters/panels.py",
+    "worker/llm/adapters/tensor_forms.py",
+    "worker/llm/adapters/file_weights.py",
+    "worker/llm/domain/layer_ir.py",
+    "worker/llm/domain/quantised.py",
+    "worker/llm/domain/model_shape.py",
 )
 
 
@@ -119,10 +121,14 @@ class FileModelLoader:
 def graph_key(digest: str, target: Target) -> str:
     """Of a model's files, what the graph is for, and the code that writes it."""
     key = hashlib.sha256(f"{digest} {target.value}".encode())
-    for pattern in _WRITERS:
-        for path in sorted(_PACKAGE.glob(pattern)):
-            key.update(path.read_bytes())
+    for path in writers():
+        key.update(path.read_bytes())
     return key.hexdigest()[:32]
+
+
+def writers() -> list[Path]:
+    """Files of the code that decides what is in a graph: with another one of these, graphs are written anew."""
+    return [path for pattern in _WRITERS for path in sorted(_SERVICES.glob(pattern))]
 
 
 def _providers(target: Target, settings: EngineSettings) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
 """Loading language models, graphs written in a real child process."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from services.worker.domain.load_state import LoadError
 from services.worker.llm.adapters.graph_child import BuildBounds
-from services.worker.llm.adapters.model_loader import FileModelLoader, graph_key
+from services.worker.llm.adapters.model_loader import FileModelLoader, graph_key, writers
 from services.worker.llm.domain.engine_settings import EngineSettings, Target
 from services.worker.llm.ports.language_model import LanguageModel
 from tests.unit.worker.llm.adapters.graph_steps import go_on, in_pieces, library, request
@@ -82,3 +84,22 @@ def test_keys_differ_by_files_and_target() -> None:
     """Two models, two targets: four graphs."""
     keys = {graph_key(d, t) for d in ("a", "b") for t in (Target.NATIVE, Target.PORTABLE)}
     assert len(keys) == 4
+
+
+_LOADED = """
+import sys
+from services.worker.llm.adapters import cuda_graph, native_graph, portable_graph, graph_files
+from services.worker.llm.adapters import graph_writer, model_files
+for name, module in sys.modules.items():
+    if name.startswith("services.") and not hasattr(module, "__path__"):
+        print(module.__file__)
+"""
+_DECIDES_NOTHING = {"load_state.py", "engine_settings.py", "model_weights.py"}  # names and errors
+
+
+def test_graphs_are_written_anew_when_any_code_changes_that_writes_them() -> None:
+    """All that writers import counts for the key: also what reads sizes and scales out of a file."""
+    called = [sys.executable, "-c", _LOADED]
+    loaded = subprocess.run(called, capture_output=True, text=True, check=True).stdout.split()
+    counted = {str(path) for path in writers()}
+    assert {path for path in loaded if Path(path).name not in _DECIDES_NOTHING} <= counted
