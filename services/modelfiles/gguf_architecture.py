@@ -110,10 +110,11 @@ def _said(value: object) -> str:
 def _refuse_what_is_missing_here(metadata: Mapping[str, Any], keys: _Keys) -> None:
     """Parts that no key of ours would show, and without which the text would be wrong."""
     kind = metadata.get("general.type", "model")
-    if kind != "model":
+    if not isinstance(kind, str) or kind != "model":
         raise ModelFileError("general.type", f"{_said(kind)} is not supported", "'model'")
-    if metadata.get("split.count", 1) not in {0, 1}:
-        raise ModelFileError("split.count", _said(metadata["split.count"]), "one file")
+    files = metadata.get("split.count", 1)
+    if not isinstance(files, int) or files not in {0, 1}:
+        raise ModelFileError("split.count", _said(files), "one file")
     keys.require("expert_count", 0, (0,))
     keys.require("attention.causal", 1, (1,))
 

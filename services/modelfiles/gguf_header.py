@@ -182,9 +182,10 @@ def _texts(cursor: _Cursor, what: str, length: int) -> list[str]:
 def _numbers(cursor: _Cursor, what: str, kind: int, length: int) -> np.ndarray[Any, np.dtype[Any]]:
     dtype = np.dtype(_SCALARS[kind])
     begin = cursor.take(what, length * dtype.itemsize)
-    if dtype == np.bool_ and any(byte > 1 for byte in cursor.data[begin : cursor.at]):
+    raw = cursor.data[begin : cursor.at]
+    if dtype == np.bool_ and np.frombuffer(raw, np.uint8).max(initial=0) > 1:
         raise ModelFileError(what, "a byte above 1", "0 or 1")
-    return np.frombuffer(cursor.data[begin : cursor.at], dtype)
+    return np.frombuffer(raw, dtype)
 
 
 @dataclass(frozen=True, slots=True)

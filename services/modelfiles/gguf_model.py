@@ -16,10 +16,10 @@ def gguf_model(path: Path) -> ModelFile:
 
 def model_of(header: GgufHeader) -> ModelFile:
     """Check what a header says. Raises ModelFileError."""
-    architecture = gguf_architecture(header)
+    architecture, template = gguf_architecture(header), header.metadata.get(_TEMPLATE)
     return ModelFile(
         architecture=architecture,
         tensors=matched(architecture, header.tensors, lambda key: key.gguf_name),
         interleaved=architecture.family.gguf_interleaved,
-        has_chat_template=bool(header.metadata.get(_TEMPLATE)),
+        has_chat_template=isinstance(template, str) and bool(template),
     )

@@ -11,6 +11,7 @@ from services.modelfiles.gguf_architecture import windows_by_period
 
 _ACTIVATIONS = {"silu": ("silu", "swish"), "gelu_tanh": ("gelu_pytorch_tanh", "gelu_tanh")}
 _WINDOWS_ON_REQUEST = {"qwen2", "qwen3"}  # a size is there, but used only if the file says so
+_LARGEST = 2**63 - 1  # JSON's numbers may have any length, and floats are made of them
 _FULL = "full_attention"
 _SLIDING = "sliding_attention"
 
@@ -40,7 +41,7 @@ def hf_architecture(config: Mapping[str, Any]) -> Architecture:
         rope=rope,
         local_rope=local_rope,
         windows=_windows(said, family, layers),
-        attention_scale=said.number("query_pre_attn_scalar", float(max(head_size, 1))) ** -0.5,
+        attention_scale=_attention_scale(said, head_size),
         attention_softcap=said.number("attn_logit_softcapping", 0.0),
         logit_softcap=said.number("final_logit_softcapping", 0.0),
     )
@@ -63,13 +64,13 @@ class _Said:
 
     def integer(self, key: str, default: int | None = None) -> int:
         value = self._present(key, default)
-        if type(value) is not int:
+        if type(value) is not int or abs(value) > _LARGEST:
             raise ModelFileError(self.place(key), _cut(value), "a whole number")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self._present(key, default)
-        if type(value) not in {int, float} or abs(value) > 1e300:
+        if type(value) not in {int, float} or not abs(value) < 1e300:
             raise ModelFileError(self.place(key), _cut(value), "a number")
         return float(value)
 
@@ -164,7 +165,7 @@ def _windows(said: _Said, family: Family, layers: int) -> tuple[int, ...]:
     if not said.get("use_sliding_window", not asked_for):
         window = 0
     if isinstance(kinds, list) and window:
-        if len(kinds) != layers or not set(kinds) <= {_FULL, _SLIDING}:
+        if len(kinds) != layers or not all(kind in (_FULL, _SLIDING) for kind in kinds):
             raise ModelFileError(
                 said.place("layer_types"), _cut(kinds), f"{layers} of {_FULL}, {_SLIDING}"
             )
@@ -176,3 +177,11 @@ def _windows(said: _Said, family: Family, layers: int) -> tuple[int, ...]:
         first = said.integer("max_window_layers", 0)
         return tuple(window if layer >= first else 0 for layer in range(layers))
     return (window,) * layers
+
+
+def _attention_scale(said: _Said, head_size: int) -> float:
+    key = "query_pre_attn_scalar"
+    given = said.number(key, float(max(head_size, 1)))
+    if given <= 0:
+        raise ModelFileError(said.place(key), _cut(given), "above 0")
+    return float(given**-0.5)

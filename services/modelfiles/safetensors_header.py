@@ -12,6 +12,8 @@ from services.modelfiles.errors import ModelFileError
 from services.modelfiles.tensor_info import TensorInfo, TensorType
 
 MAX_HEADER_BYTES = 100 * 1000**2  # as the format's own library has it
+_MOST_SIZES = 8
+_SIZE_BITS = 63  # JSON's numbers may have any length
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
 _TYPES = {kind.name: kind for kind in (TensorType.F32, TensorType.F16, TensorType.BF16)}
@@ -22,7 +24,7 @@ def read_tensors(path: Path, name: str) -> dict[str, TensorInfo]:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        most = min(MAX_HEADER_BYTES, size - _LENGTH_BYTES)
+        most = max(0, min(MAX_HEADER_BYTES, size - _LENGTH_BYTES))
         if not 2 <= length <= most:
             raise ModelFileError(f"{name}: header", f"{length} bytes", f"2 to {most} in this file")
         header = _parsed(name, file.read(length))
@@ -61,8 +63,9 @@ def _tensor(name: str, path: Path, key: str, said: tuple[Any, int, int]) -> Tens
             pass
         case _:
             raise ModelFileError(place, "is not described", "dtype, shape, data_offsets")
-    if not shape or not all(type(one) is int and one > 0 for one in shape):
-        raise ModelFileError(place, f"shape {str(shape)[:100]}", "sizes above 0")
+    if not 0 < len(shape) <= _MOST_SIZES or not all(_is_size(one) for one in shape):
+        allowed = f"1 to {_MOST_SIZES} sizes above 0, below 2**{_SIZE_BITS}"
+        raise ModelFileError(place, f"shape {str(shape[:_MOST_SIZES])[:100]}", allowed)
     if not 0 <= first <= end <= size - begin:
         raise ModelFileError(
             place,
@@ -77,6 +80,10 @@ def _tensor(name: str, path: Path, key: str, said: tuple[Any, int, int]) -> Tens
             f"{math.prod(shape) * known.block_bytes}, as its shape is {shape} and its type {kind}",
         )
     return TensorInfo(key, kind[:32], known, tuple(shape), path, begin + first)
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and value > 0 and value.bit_length() <= _SIZE_BITS
 
 
 def _check_places(name: str, tensors: Mapping[str, TensorInfo]) -> None:

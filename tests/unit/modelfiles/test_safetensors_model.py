@@ -179,9 +179,11 @@ LIES = {
     "a list": (raw([]), "header: list"),
     "a tensor twice": (raw(b'{"t": 1, "t": 2}'), "header: no JSON .a key is there twice"),
     "a tensor that is no object": (raw({"t": 1}), "tensor 't': is not described"),
-    "no shape": (raw(one(shape=[])), r"shape \[\]; allowed: sizes above 0"),
-    "a size of zero": (raw(one(shape=[0, 4])), r"shape \[0, 4\]; allowed: sizes above 0"),
+    "no shape": (raw(one(shape=[])), r"shape \[\]; allowed: 1 to 8 sizes above 0"),
+    "a size of zero": (raw(one(shape=[0, 4])), r"shape \[0, 4\]; allowed: 1 to 8 sizes above 0"),
     "a size that is no number": (raw(one(shape=["4"])), "sizes above 0"),
+    "more sizes than there are of any tensor": (raw(one(shape=[1] * 9)), "1 to 8 sizes"),
+    "sizes whose product nobody can write down": (raw(one(shape=[10**4000] * 3)), "1 to 8 sizes"),
     "bytes beyond the file": (raw(one(data_offsets=[0, 128])), "bytes 0 to 128 of 64"),
     "an end before its beginning": (raw(one(data_offsets=[64, 0])), "bytes 64 to 0 of 64"),
     "fewer bytes than the shape has": (
