@@ -34,11 +34,18 @@ class Greedy:
     """One runner, one text at a time."""
 
     runner: Runner
+    banned: frozenset[int]  # tokens that are never chosen: the likeliest of the others is
 
     @classmethod
     @contextmanager
     def open(
-        cls, place: Path, target: Target, *, exact: bool, threads: int = 0
+        cls,
+        place: Path,
+        target: Target,
+        *,
+        exact: bool,
+        banned: frozenset[int] = frozenset(),
+        threads: int = 0,
     ) -> Iterator[Greedy]:
         """Of a model's file; with `exact`, everything in 32-bit floats."""
         with tempfile.TemporaryDirectory(prefix="ip-g-") as name:
@@ -54,7 +61,7 @@ class Greedy:
             else:
                 runner = PortableRunner(graph, shape, _SETTINGS, SessionSettings(threads=threads))
             try:
-                yield cls(runner)
+                yield cls(runner, banned)
             finally:
                 runner.close()
 
@@ -73,6 +80,8 @@ class Greedy:
                 rows=np.array([len(ids) - 1], np.int64),
             )
             past += len(ids)
-            ids = [int(self.runner.step(step)[0].argmax())]
+            logits = self.runner.step(step)[0]
+            logits[list(self.banned)] = -np.inf
+            ids = [int(logits.argmax())]
             chosen += ids
         return chosen
