@@ -83,7 +83,7 @@ def run(root: Path, arguments: Sequence[str]) -> int:
         case "operators":
             with one_at_a_time(places().setup_lock):
                 native.build(places(), with_zig=options.zig)
-            print("The libraries in C++ are those of their sources.")
+            print("The libraries in C++ are built; what runs takes them when it is started again.")
         case "release-protos":
             protos.release(root)
     return 0

@@ -17,6 +17,7 @@ SCHEME = 1  # raise it when an environment made by an older version of this modu
 DEVELOPMENT_COMMANDS = frozenset(
     {"test", "lint", "typecheck", "codegen", "lock", "operators", "release-protos"}
 )
+NO_COMPILER = "no compiler"  # as services.native_library says it
 RUNTIME_ONLY_COMMANDS = frozenset(
     {"codegen", "operators"}
 )  # development commands that need no development package
@@ -140,7 +141,7 @@ def native_is_ready(here: Places) -> bool:
     digest, *outcome = read_or_empty(here.native_stamp).splitlines() or [""]
     if digest != native_digest(here):
         return False
-    if outcome == ["no compiler"]:
+    if outcome == [NO_COMPILER]:
         import shutil
 
         return not any(map(shutil.which, ("g++", "clang++", "c++")))
@@ -318,13 +319,13 @@ def compile_native(here: Places, *options: str) -> str:
     """Builds the libraries in C++; gives what kept them from being built, empty if nothing did."""
     import subprocess
 
-    say("Setting up: compiling the libraries in C++ (half a minute at most).")
+    say("Setting up: compiling the libraries in C++ (about half a minute).")
     command = in_venv(here, "services.native_library", *options)
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     told = result.stderr.strip()
     outcome = result.stdout.strip()
     if result.returncode:
-        outcome = told if told == "no compiler" else "failed"
+        outcome = told if told == NO_COMPILER else "failed"
     here.native_stamp.parent.mkdir(parents=True, exist_ok=True)
     here.native_stamp.write_text(f"{native_digest(here)}\n{outcome}\n")
     return told or "failed" if result.returncode else ""
@@ -334,8 +335,13 @@ def ensure_native(here: Places) -> None:
     """Builds the libraries in C++ if a compiler is there; all works without them, if slower."""
     problem = compile_native(here)
     if problem:
+        why = (
+            "There is no C++ compiler in PATH (g++, clang++ or c++)"
+            if problem == NO_COMPILER
+            else f"The libraries in C++ could not be built ({problem.splitlines()[-1]})"
+        )
         say(
-            f"The libraries in C++ are not there ({problem.splitlines()[-1]}), so language models are slower. "
+            f"{why}: all works, and language models are slower. "
             "`./inferplane operators` tries again; with --zig it fetches a compiler first (400 MB)."
         )
 

@@ -3,7 +3,7 @@
 import importlib.util
 import subprocess
 
-from tools.bootstrap import Places, SetupError, compile_native, in_venv, say
+from tools.bootstrap import NO_COMPILER, Places, SetupError, compile_native, in_venv, say
 
 ZIG = "ziglang==0.17.0"  # a C++ compiler for machines that have only Python; not locked, since nothing else needs it
 
@@ -17,5 +17,10 @@ def build(here: Places, *, with_zig: bool) -> None:
         if fetched.returncode:
             raise SetupError(f"pip could not install {ZIG}")
     problem = compile_native(here, *(["--zig"] if with_zig else []))
+    if problem == NO_COMPILER:
+        raise SetupError(
+            "there is no C++ compiler in PATH (g++, clang++ or c++); install one (Debian and Ubuntu: apt install g++),"
+            " or have one fetched (400 MB): ./inferplane operators --zig"
+        )
     if problem:
         raise SetupError(f"the libraries in C++ could not be built: {problem}")

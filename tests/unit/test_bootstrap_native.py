@@ -79,6 +79,19 @@ def test_a_compiler_that_comes_later_is_used(
     assert not bootstrap.native_is_ready(checkout)
 
 
+def test_a_compiler_that_is_missing_is_named(
+    checkout: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Set-up says what is missing and goes on; the command says what to install, and fails."""
+    answers(checkout, err="no compiler", code=1)
+    bootstrap.ensure_native(checkout)
+    told = capsys.readouterr().err
+    assert "no C++ compiler in PATH" in told
+    assert "`./inferplane operators`" in told
+    with pytest.raises(SetupError, match=r"apt install g\+\+.*operators --zig"):
+        native.build(checkout, with_zig=False)
+
+
 def test_the_command_fails_with_the_compilers_words(checkout: Places) -> None:
     """Who asks for the libraries is told all of why there are none."""
     answers(checkout, err="first line\nsome.cc: no such thing", code=1)
