@@ -209,8 +209,9 @@ class StateDirectory:
         _write_json(self._targets, list(targets))
 
     def forget_run(self) -> None:
-        """Remove the records of a run that is over, and its sockets."""
-        for path in (self._processes, self._services, self._targets, self.run / "envoy.yaml"):
+        """Remove the records of a run that is over, its sockets, and what its Envoy had loaded."""
+        records = (self._processes, self._services, self._targets, self.run / "envoy.yaml")
+        for path in (*records, *self.run.glob("*.so")):
             path.unlink(missing_ok=True)
         for socket in self.sockets.glob("*.sock"):
             socket.unlink(missing_ok=True)

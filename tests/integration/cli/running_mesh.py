@@ -19,7 +19,7 @@ from services.cli.__main__ import main
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
 from services.rpc.address import free_port
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 _CLI = [sys.executable, "-m", "services.cli"]
 
 
