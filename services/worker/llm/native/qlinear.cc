@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "operators.h"
@@ -48,7 +49,8 @@ int64_t up(int64_t count, int64_t divisor) { return (count + divisor - 1) / divi
 }  // namespace
 
 QLinear::QLinear(int64_t columns, int64_t bits) : columns_(columns), bits_(bits) {
-  require(columns > 0, "columns is ", columns, ", not at least 1");
+  constexpr int64_t largest = std::numeric_limits<int32_t>::max();
+  require(columns > 0 && columns <= largest, "columns is ", columns, ", not 1 to ", largest);
   require(bits == 4 || bits == 8, "bits is ", bits, ", not 4 or 8");
 }
 

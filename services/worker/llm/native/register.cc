@@ -15,7 +15,7 @@ using llm::Tensor;
 
 constexpr const char* kDomain = "inferplane.llm";
 
-ort::Api api;  // set once, before any session can call
+ort::Api api;  // set by the first session's registration, before any kernel runs; only read afterwards
 
 // A call of the runtime failed; carries its status, which the caller hands on.
 struct RuntimeFailure {
@@ -239,7 +239,8 @@ EXPORTED ort::Status* RegisterCustomOps(ort::SessionOptions* options, const ort:
   if (!table) {  // older than 1.17: no table of ours to make a status with, but its first one has that entry
     return ort::Api(base->get_api(1)).create_status(ort::kFail, "inferplane.llm needs ONNX Runtime 1.17 or newer");
   }
-  api = ort::Api(table);
+  // Sessions are opened while others compute, in a process that has one runtime: its table is taken once.
+  [[maybe_unused]] static const bool is_set = (api = ort::Api(table), true);
   return guarded(kDomain, [&] {
     static ort::CustomOpDomain* const domain = make_domain();  // must outlive all sessions, so it is never given back
     check(api.add_custom_op_domain(options, domain));

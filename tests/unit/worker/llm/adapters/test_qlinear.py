@@ -143,6 +143,7 @@ def test_inputs_that_do_not_fit(changed: dict[str, Array], said: str) -> None:
     [
         ({"columns": 0, "bits": 4}, "columns is 0"),
         ({"bits": 4}, "columns is 0"),
+        ({"columns": 2**63 - 1, "bits": 4}, "columns is 9223372036854775807"),
         ({"columns": 20, "bits": 5}, "bits is 5"),
     ],
 )
