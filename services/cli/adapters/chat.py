@@ -112,14 +112,14 @@ class Chat:
             raise to_error(error, self._edge.address) from error
 
     def _set(self, text: str) -> None:
-        """`name=value`, `name=` for the default, or nothing to show what is set."""
+        """`name=value`, `name=` for what the chat began with, or nothing to show what is set."""
         name, equals, value = (part.strip() for part in text.partition("="))
         if text and not equals:
             raise UsageError(
                 f"/set {text}: allowed: /set NAME=VALUE, for example /set temperature=0"
             )
         if name:
-            self._sampling = _changed(self._sampling, name, value)
+            self._sampling = _changed(self._sampling, name, value, self._settings.sampling)
         fields = shown(self._sampling)
         told = [f"{field}={setting}" for field, setting in fields.items()]
         self._out.say(", ".join(told) or "all as the server does by default")
@@ -138,7 +138,10 @@ def _stopped_by_interrupt(answering: "asyncio.Future[None]") -> Iterator[None]:
 
 
 def _changed(
-    sampling: generation_pb2.SamplingSettings, name: str, value: str
+    sampling: generation_pb2.SamplingSettings,
+    name: str,
+    value: str,
+    first: generation_pb2.SamplingSettings,
 ) -> generation_pb2.SamplingSettings:
     fields = generation_pb2.SamplingSettings.DESCRIPTOR.fields_by_name
     field = fields.get(name)
@@ -151,6 +154,8 @@ def _changed(
     if value:
         given = generation.sampling_settings({name: _typed(field, value)}, f"/set {name}")
         changed.MergeFrom(given)
+    elif name in shown(first):
+        setattr(changed, name, getattr(first, name))
     return changed
 
 

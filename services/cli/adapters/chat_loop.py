@@ -8,10 +8,15 @@ import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 
+import grpc
+
 from services.cli.adapters.chat import Chat, ChatSettings
-from services.cli.adapters.edge import connect
+from services.cli.adapters.edge import Edge, connect, to_error
 from services.cli.adapters.terminal import Terminal
+from services.cli.adapters.traffic import get_endpoint
 from services.cli.domain.exit_code import UsageError
+from services.cli.domain.failures import NO_EDGE, NOT_LISTENING
+from services.rpc.errors import NotFoundError
 
 _PROMPT = ">>> "
 
@@ -26,6 +31,7 @@ def chat(
         try:
             talk = Chat(edge, settings, out)
             if settings.interactive:
+                runner.run(_look_for(edge, settings.endpoint))
                 out.say(f"{settings.endpoint} at {address}; /help shows what can be typed")
             for line in _typed() if settings.interactive else said or _piped():
                 if not runner.run(talk.take(line)):
@@ -34,6 +40,22 @@ def chat(
             runner.run(stack.aclose())
     if talk.interrupted:
         raise KeyboardInterrupt
+
+
+async def _look_for(edge: Edge, endpoint: str) -> None:
+    """Raise if there is surely nobody to talk to; with the registry away one may still talk."""
+    try:
+        await get_endpoint(edge, endpoint)
+    except grpc.aio.AioRpcError as failed:
+        error = to_error(failed, edge.address)
+        if isinstance(error, NotFoundError):
+            raise NotFoundError(
+                f"endpoint '{endpoint}' does not exist\nTry: inferplane endpoints list",
+                reason=error.reason,
+                metadata=error.metadata,
+            ) from failed
+        if error.reason in (NOT_LISTENING, NO_EDGE):
+            raise error from failed
 
 
 def _piped() -> Iterator[str]:

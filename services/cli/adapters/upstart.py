@@ -99,7 +99,7 @@ def summary(ready: Ready, order: UpOrder) -> list[str]:
     workers = f"{ready.workers} in pool {ready.pool}"
     lines = [
         f"inferplane answers after {ready.seconds:.1f} s",
-        f"  edge     {ready.edge} (gRPC and REST)",
+        f"  edge     {ready.edge} (gRPC, REST, OpenAI's API)",
         f"  workers  {workers}",
         f"  state    {order.state.path}",
         "next:",

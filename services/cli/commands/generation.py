@@ -35,7 +35,7 @@ _Version = Annotated[
         "--version",
         envvar="INFERPLANE_GENERATE_VERSION",
         metavar="VERSION",
-        help="Ask this version.",
+        help="Ask the version of this number.",
         show_default="by the traffic split",
     ),
 ]

@@ -57,6 +57,7 @@ def _ask_by_http(shell: Shell, question: text_calls.Question) -> text_calls.Told
     body = text_calls.openai_body(question)
     typed = f"$ curl -N http://{shell.address}/v1/chat/completions -d '{json.dumps(body)}'"
     console.print(Text(typed, style="bold cyan"), soft_wrap=True)
+    console.print("(of its events the text alone:)", style="dim")
     told = text_calls.openai(shell.address, question, lambda piece: _show(console, piece))
     console.print()
     return told

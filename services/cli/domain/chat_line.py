@@ -19,7 +19,7 @@ class Verb(Enum):
 
 HELP = """\
 /system TEXT     what the model is told before all else; without TEXT nothing
-/set NAME=VALUE  how it answers: temperature=0, max_tokens=200, seed=7 …; without VALUE as by default
+/set NAME=VALUE  how it answers: temperature=0, max_tokens=200, seed=7 …; without VALUE as at the start
 /set             what is set
 /reset           forgets what was said
 /exit            ends; so does the end of input. Ctrl-C stops an answer

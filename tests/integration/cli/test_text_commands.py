@@ -71,6 +71,17 @@ def test_a_chat(mesh: RunningMesh) -> None:
     assert int(second.split("prompt ")[1].split()[0]) > int(first.split("prompt ")[1].split()[0])
 
 
+def test_nobody_of_that_name(mesh: RunningMesh) -> None:
+    """Told with what was asked for, and the code for what isn't there."""
+    for arguments in (("generate", "tony", "x"), ("chat", "tony", "--once", "x")):
+        done = mesh.cli_inside(*arguments)
+        assert done.returncode == 3
+        assert "'tony' does not exist" in done.stderr
+    done = mesh.cli_inside("generate", "tiny", "x", "--version", "7")
+    assert done.returncode == 3
+    assert "'tiny' in version 7 does not exist" in done.stderr
+
+
 def test_what_does_not_fit(mesh: RunningMesh) -> None:
     """A prompt that is too long is told with both numbers; tensors and measuring are for other models."""
     done = mesh.cli_inside("generate", "tiny", "x" * 200, *_GREEDY)

@@ -52,7 +52,9 @@ def test_up_answers_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     3. SIGINT: exit code 0, every process below it is gone, no socket and no record is left.
     """
     with running_mesh(tmp_path, "--workers", "2") as mesh:
-        assert any(line.endswith(f"{mesh.address} (gRPC and REST)") for line in mesh.lines)
+        assert any(
+            line.endswith(f"{mesh.address} (gRPC, REST, OpenAI's API)") for line in mesh.lines
+        )
         assert f"  export INFERPLANE_ADDRESS={mesh.address}" in mesh.lines
         _assert_answers(mesh)
         assert mesh.state.run.stat().st_mode & 0o077 == 0

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from services.cli.adapters.chat import Chat, ChatSettings
+from services.cli.adapters.chat_loop import chat
 from services.cli.adapters.edge import connect
 from services.cli.adapters.generation import sampling_settings
 from services.cli.adapters.generation_screen import printable
@@ -131,15 +132,15 @@ async def test_a_chat_remembers(
 ) -> None:
     """Each question is sent with what was said before it and with what is set; commands send nothing."""
     async with connect(address) as edge:
-        chat = Chat(edge, _settings(system="Be brief."), Terminal(as_json=False))
-        assert await chat.take("one")
+        talk = Chat(edge, _settings(system="Be brief."), Terminal(as_json=False))
+        assert await talk.take("one")
         for line in ("/set temperature=0", "/set stop=.", "/set max_tokens=", "/help", "", "/what"):
-            assert await chat.take(line)
-        assert await chat.take("two")
-        assert await chat.take("/reset")
-        assert await chat.take("/system")
-        assert await chat.take("three")
-        assert not await chat.take("/exit")
+            assert await talk.take(line)
+        assert await talk.take("two")
+        assert await talk.take("/reset")
+        assert await talk.take("/system")
+        assert await talk.take("three")
+        assert not await talk.take("/exit")
     said = [[m.content for m in a.prompt.conversation.messages] for a in writer.asked]
     assert said == [
         ["Be brief.", "one"],
@@ -153,6 +154,25 @@ async def test_a_chat_remembers(
     assert "error: /what is no command" in printed.err
 
 
+async def test_what_a_chat_began_with_comes_back(
+    address: str, writer: Writer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A setting without a value is again what the chat began with; nothing, if that was nothing."""
+    async with connect(address) as edge:
+        talk = Chat(edge, _settings(), Terminal(as_json=False))
+        for line in ("/set temperature=0", "/set top_k=4", "/set temperature=", "/set top_k="):
+            await talk.take(line)
+    assert capsys.readouterr().err.splitlines()[-1] == "temperature=0.5"
+
+
+async def test_a_chat_with_nobody_does_not_begin() -> None:
+    """Somebody at a terminal is told at once that nothing listens, not after the first question."""
+    with pytest.raises(UnavailableError, match="nothing listens"):
+        await asyncio.to_thread(
+            chat, "127.0.0.1:1", _settings(), Terminal(as_json=False), ["never said"]
+        )
+
+
 @pytest.mark.parametrize(
     "line", ["/set x=1", "/set n=2", "/set top_k=a", "/set top_k", "/set temperature=warm"]
 )
@@ -161,10 +181,10 @@ async def test_wrong_settings_are_told(
 ) -> None:
     """A name or value that is none is told with what is allowed, and changes nothing."""
     async with connect(address) as edge:
-        chat = Chat(edge, _settings(), Terminal(as_json=False))
-        await chat.take(line)
+        talk = Chat(edge, _settings(), Terminal(as_json=False))
+        await talk.take(line)
         assert "error: " in capsys.readouterr().err
-        await chat.take("/set")
+        await talk.take("/set")
     assert capsys.readouterr().err == "temperature=0.5\n"
 
 
@@ -174,13 +194,13 @@ async def test_a_failed_answer(
     """Somebody who sits there is told, and goes on without that question; a script ends with the failure."""
     writer.breaks = UnavailableError("the worker went away")
     async with connect(address) as edge:
-        chat = Chat(edge, _settings(), Terminal(as_json=False))
-        assert await chat.take("one")
+        talk = Chat(edge, _settings(), Terminal(as_json=False))
+        assert await talk.take("one")
         printed = capsys.readouterr()
         assert printed.out == "Hello\nyou\n"
         assert "error: the worker went away" in printed.err
         writer.breaks = None
-        await chat.take("two")
+        await talk.take("two")
         assert len(writer.asked[-1].prompt.conversation.messages) == 1
         writer.error = ResourceExhaustedError("too much waits", retry_after=2)
         with pytest.raises(ResourceExhaustedError, match="too much waits"):
