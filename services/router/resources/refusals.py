@@ -26,7 +26,7 @@ def no_model() -> Any:
 
 def no_such_model() -> Any:
     """NOT_FOUND in the words of callers who ask for text."""
-    text = f"the model '{replies.state(edge.ENDPOINT_STATE)}'{_pin(' of version ')} does not exist, or gets no traffic"
+    text = f"the model '{replies.state(edge.ENDPOINT_STATE)}'{_pin(' in version ')} does not exist, or gets no traffic"
     return _refused_as(_GRPC_NOT_FOUND, _formatted(404, text))
 
 

@@ -47,6 +47,7 @@ def remarks(
         )
     if capacity.slots and wanted.target is Target.AUTO:
         found.append(
-            "our operators are not built here: the portable path computes, and shares no prefixes"
+            "our operators are not built here (`inferplane operators` does): the portable path computes,"
+            " slower, and shares no prefixes"
         )
     return tuple(found)
