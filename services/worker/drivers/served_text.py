@@ -1,13 +1,11 @@
 """A version that writes text: what servicers need of a loaded language model."""
 
-import asyncio
 import time
 from dataclasses import dataclass
 
-from services.rpc.errors import InferplaneError
 from services.worker.domain.assignment import VersionSpec
-from services.worker.domain.counters import Outcome, outcome_of
 from services.worker.domain.statistics import VersionStatistics
+from services.worker.drivers.call_outcome import call_outcome
 from services.worker.drivers.traffic import Traffic
 from services.worker.llm.domain.model_shape import ModelShape
 from services.worker.llm.ports.engine import TextEngine
@@ -36,11 +34,4 @@ class ServedText:
     def end(self, started: float, error: BaseException | None) -> None:
         """The call ended: with its last piece, or with this error."""
         self.traffic.end()
-        outcome = Outcome.FAILED
-        if error is None:
-            outcome = Outcome.SUCCEEDED
-        elif isinstance(error, InferplaneError):
-            outcome = outcome_of(error.kind)
-        elif isinstance(error, (asyncio.CancelledError, GeneratorExit)):
-            outcome = Outcome.CANCELLED
-        self.statistics.called(outcome, time.monotonic() - started)
+        self.statistics.called(call_outcome(error), time.monotonic() - started)

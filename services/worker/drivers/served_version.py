@@ -9,10 +9,10 @@ from services.rpc.errors import InferplaneError
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.batch import Answer
 from services.worker.domain.contents import Array
-from services.worker.domain.counters import Outcome, outcome_of
 from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.batcher import Batcher
+from services.worker.drivers.call_outcome import call_outcome
 from services.worker.drivers.suspects import Suspect, Suspects
 from services.worker.drivers.traffic import Traffic
 from services.worker.ports.gate import Deliver, Gate, Ticket
@@ -78,14 +78,7 @@ class ServedVersion:
     def end(self, started: float, error: BaseException | None) -> None:
         """The call ended: with an answer, or with this error."""
         self.traffic.end()
-        outcome = Outcome.FAILED
-        if error is None:
-            outcome = Outcome.SUCCEEDED
-        elif isinstance(error, InferplaneError):
-            outcome = outcome_of(error.kind)
-        elif isinstance(error, asyncio.CancelledError):
-            outcome = Outcome.CANCELLED
-        self.statistics.called(outcome, time.monotonic() - started)
+        self.statistics.called(call_outcome(error), time.monotonic() - started)
 
     def end_many(self, started: Sequence[float], now: float) -> None:
         """Several calls ended with an answer."""

@@ -19,10 +19,7 @@ def open_runner(
     folder: Path, facts: GraphFacts, settings: EngineSettings, session: SessionSettings
 ) -> Runner:
     """Load the graph in `folder` and take its cache. Raises LoadError."""
-    available = onnxruntime.get_available_providers()
-    missing = [provider for provider in session.providers if provider not in available]
-    if missing:
-        raise LoadError(f"execution providers {missing} are not on this worker; it has {available}")
+    check_providers(session.providers)
     graph = folder / GRAPH_FILE
     if facts.target is Target.NATIVE:
         return NativeRunner(graph, facts.shape, settings, session, facts.cache_dtype)
