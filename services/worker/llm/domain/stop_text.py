@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(slots=True)
@@ -29,26 +30,33 @@ class StopTree:
     """The stop strings of a request; its texts share it."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self.root = _Node(0, {})
-        for stop in stops:
-            node = self.root
+        self._stops = stops
+
+    @cached_property
+    def root(self) -> _Node:
+        """Grown when the first text begins: requests that wait are many, and thousands of nodes each."""
+        root = _Node(0, {})
+        for stop in self._stops:
+            node = root
             for character in stop:
                 node = node.children.setdefault(character, _Node(node.depth + 1, {}))
             node.longest = stop
-        self._link()
+        _link(root)
+        return root
 
-    def _link(self) -> None:
-        """Give each node its fallback; those nearer the root come first."""
-        waiting = deque(self.root.children.values())
-        for child in waiting:
-            child.fallback = self.root
-        while waiting:
-            node = waiting.popleft()
-            for character, child in node.children.items():
-                assert node.fallback is not None, "only the root has none"
-                child.fallback = node.fallback.next(character)
-                child.longest = child.longest or child.fallback.longest
-                waiting.append(child)
+
+def _link(root: _Node) -> None:
+    """Give each node its fallback; those nearer the root come first."""
+    waiting = deque(root.children.values())
+    for child in waiting:
+        child.fallback = root
+    while waiting:
+        node = waiting.popleft()
+        for character, child in node.children.items():
+            assert node.fallback is not None, "only the root has none"
+            child.fallback = node.fallback.next(character)
+            child.longest = child.longest or child.fallback.longest
+            waiting.append(child)
 
 
 class StopSearch:
@@ -59,20 +67,21 @@ class StopSearch:
     """
 
     def __init__(self, tree: StopTree) -> None:
-        self._root = tree.root
-        self._node = tree.root
+        self._tree = tree
+        self._node: _Node | None = None  # None: the root
         self._held = ""  # the path to the node
 
     def feed(self, text: str, *, armed: bool = True) -> tuple[str, str]:
         """Text that can be told, and the stop string that ended it; not `armed`, none does."""
-        if not self._root.children:
+        root = self._tree.root
+        if not root.children:
             return text, ""
         text = self._held + text
-        node = self._node
+        node = self._node or root
         for place in range(len(self._held), len(text)):
             node = node.next(text[place])
             if armed and node.longest:
-                self._node, self._held = self._root, ""
+                self._node, self._held = None, ""
                 return text[: place + 1 - len(node.longest)], node.longest
         while not node.children and node.fallback is not None:
             node = (
@@ -85,5 +94,5 @@ class StopSearch:
 
     def flush(self) -> str:
         """What was held back for nothing: the text has ended."""
-        held, self._held, self._node = self._held, "", self._root
+        held, self._held, self._node = self._held, "", None
         return held

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -35,9 +36,7 @@ class TextSampling:
         self._key = key
         self._repeats = settings.repetition_penalty != 1.0
         self._penalised = bool(settings.presence_penalty or settings.frequency_penalty)
-        self._counts: TokenCounts | None = None
-        if self._repeats or self._penalised:
-            self._counts = TokenCounts(prompt if self._repeats else ())
+        self._prompt = prompt
         self._bias_ids = np.fromiter(settings.logit_bias.keys(), np.int64)
         self._bias = np.fromiter(settings.logit_bias.values(), np.float32)
         self._forbidden = np.fromiter(sorted(end_ids), np.int64)
@@ -51,20 +50,25 @@ class TextSampling:
     def plain(self) -> bool:
         """Logits are taken as they are."""
         return (
-            self._counts is None
+            not (self._repeats or self._penalised)
             and not len(self._bias_ids)
             and self.count >= self.settings.min_tokens
         )
 
+    @cached_property
+    def _counts(self) -> TokenCounts:
+        """Made when the first token is chosen: texts that wait are many, and a prompt may be long."""
+        return TokenCounts(self._prompt if self._repeats else ())
+
     def took(self, token: TokenId) -> None:
         """The text goes on with this token."""
         self.count += 1
-        if self._counts is not None:
+        if self._repeats or self._penalised:
             self._counts.add(token)
 
     def adjust(self, logits: Array) -> None:
         """Change one row in place."""
-        if self._counts is not None:
+        if self._repeats or self._penalised:
             self._penalise(logits, self._counts)
         if len(self._bias_ids):
             logits[self._bias_ids] += self._bias

@@ -67,11 +67,6 @@ class TextState:
             return self._end(FinishReason.LENGTH, text, chosen)
         return self._piece(text, chosen)
 
-    def cut(self) -> Piece:
-        """It ends here, from outside."""
-        assert self.finish_reason is None, "a text ends once"
-        return self._end(FinishReason.LENGTH, "", None)
-
     def _end(self, reason: FinishReason, text: str, chosen: Chosen | None) -> Piece:
         """Tell what was held back, too."""
         more, stop = self._stops.feed(

@@ -16,7 +16,7 @@ class TokenCounts:
     def __init__(self, prompt: Sequence[TokenId] = ()) -> None:
         """A prompt's tokens are seen, but counted 0 times."""
         seen = np.unique(np.asarray(prompt, np.int64))
-        self._slots: dict[TokenId, int] = {int(token): slot for slot, token in enumerate(seen)}
+        self._slots: dict[TokenId, int] = dict(zip(seen.tolist(), range(len(seen)), strict=True))
         self._ids = np.concatenate([seen, np.zeros(_ROOM, np.int64)])
         self._counts = np.zeros(len(self._ids), np.float32)
 

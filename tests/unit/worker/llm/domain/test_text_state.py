@@ -1,5 +1,6 @@
 """A text from its first token to its end."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -82,14 +83,9 @@ def test_a_stop_string_across_tokens_ends_it_before() -> None:
 
 
 def test_what_was_held_back_is_told_at_the_end() -> None:
-    """With an end token, with the last token, and when it is cut."""
+    """With an end token, and with the last token."""
     assert _told(_take(_begin(stop=("a\nb",)), _A, _NEWLINE, _END)) == "a\n"
     assert _told(_take(_begin(stop=("a\nb",), max_tokens=2), _A, _NEWLINE)) == "a\n"
-    text = _begin(stop=("a\nb",))
-    pieces = _take(text, _A)
-    cut = text.cut()
-    assert (_told(pieces), cut.text, cut.finish_reason) == ("", "a", FinishReason.LENGTH)
-    assert text.finish_reason is FinishReason.LENGTH
 
 
 def test_a_character_of_two_tokens_comes_whole_or_as_broken() -> None:
@@ -133,3 +129,21 @@ def test_logprobs_go_with_their_tokens() -> None:
     first = text.take(Chosen(_A, TokenLogprob(_A, -0.5)))
     assert first.logprobs == (TokenLogprob(_A, -0.5),)
     assert text.take(Chosen(_END, TokenLogprob(_END, -0.1))).logprobs == ()
+
+
+def test_texts_that_wait_take_little_memory() -> None:
+    """Whatever was asked for: long prompts to be counted, long stop strings. It is made when a text begins."""
+    sampling = SamplingSettings(
+        n=16, repetition_penalty=1.5, stop=tuple(f"{n:0256}" for n in range(16))
+    )
+    request = GenerationRequest(prompt=tuple(range(8192)), sampling=sampling)
+    vocabulary = Vocabulary(8192, lambda _: b"a", frozenset({_END}))
+    begin_texts(request, vocabulary, 100)  # what is imported or kept by the first
+    tracemalloc.start()
+    try:
+        waiting = begin_texts(request, vocabulary, 100)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(waiting) == 16
+    assert taken < 100_000
