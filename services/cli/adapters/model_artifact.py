@@ -80,6 +80,18 @@ def _folder(path: Path) -> Artifact:
     return Artifact(path, model_pb2.FORMAT_ONNX, None)
 
 
+def must_hold_onnx(path: Path) -> None:
+    """FailedPreconditionError if nothing here is named as ONNX files are; the registry would say so of ONNX alone."""
+    found = any(path.rglob("*.onnx")) if path.is_dir() else path.name.endswith(".onnx")
+    if path.exists() and not found:
+        raise FailedPreconditionError(
+            f"{path} is no model; allowed: a file .onnx or .gguf, or a folder with an .onnx file and its data,"
+            " or with config.json, tokenizer.json and .safetensors files",
+            reason="NO_MODEL_FILE",
+            metadata={"path": str(path)},
+        )
+
+
 def language_model(path: Path, source: str) -> Artifact:
     """A file or folder that must be a language model; FailedPreconditionError if it is none."""
     artifact = recognise(path)

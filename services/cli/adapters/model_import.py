@@ -8,7 +8,13 @@ from inferplane.registry.v1 import model_pb2
 
 from services.cli.adapters import hub_source, model_check, package_source
 from services.cli.adapters.local_file import LocalFile
-from services.cli.adapters.model_artifact import Artifact, digest_of, language_model, recognise
+from services.cli.adapters.model_artifact import (
+    Artifact,
+    digest_of,
+    language_model,
+    must_hold_onnx,
+    recognise,
+)
 from services.cli.adapters.source_cache import Note, SourceCache
 from services.cli.domain.model_source import HubSource, LocalSource, ModelSource, PackageSource
 from services.cli.ports.report import Report
@@ -39,6 +45,7 @@ class Importer:
         artifact = recognise(path)
         if artifact.is_language_model:
             return self._checked(artifact, str(path), None)
+        must_hold_onnx(path)
         return Import(artifact.files(self.report), artifact.format, {})
 
     def source(self, source: ModelSource) -> Import:

