@@ -43,9 +43,8 @@ class NativeLibrary:
 
     name: str
     sources: Path
-    x86_flags: Mapping[str, Sequence[str]] = field(
-        default_factory=dict
-    )  # by file, where CPUs have them
+    # By file, where CPUs have them.
+    x86_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def built(self) -> Path:
         """Where the library of these sources is, or would be."""

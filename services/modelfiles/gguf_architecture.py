@@ -12,9 +12,8 @@ from services.modelfiles.family import Family, family_of_gguf
 from services.modelfiles.gguf_header import GgufHeader
 
 SHORT_FACTORS = "rope_factors_short.weight"  # Phi-3 with a long context
-_GEMMA_27B_LAYERS = (
-    62  # its attention is scaled otherwise, and no key says so (llama.cpp, gemma3 graph)
-)
+# Its attention is scaled otherwise, and no key says so (llama.cpp, gemma3 graph).
+_GEMMA_27B_LAYERS = 62
 
 
 def gguf_architecture(header: GgufHeader) -> Architecture:

@@ -40,9 +40,8 @@ class Edge:
     max_message_bytes: int
     # A request that stops arriving is given up after so many seconds; once it is there, its endpoint's timeout counts.
     stall_seconds: float = 30.0
-    has_module: bool = (
-        False  # Envoy finds our module (`endpoint_module.NAME`), which reads endpoints faster
-    )
+    # Envoy finds our module (`endpoint_module.NAME`), which reads endpoints faster.
+    has_module: bool = False
     access_log: str = ""  # file that Envoy appends JSON lines to; empty: none
 
 

@@ -16,9 +16,8 @@ class AnswerSource:
     is_ready: Callable[[], bool]  # whether the worker takes calls and is to stay
     release: str
     max_message_bytes: int
-    reader: ReaderBounds = field(
-        default_factory=ReaderBounds
-    )  # of answers that are sent as they are made
+    # Of answers that are sent as they are made.
+    reader: ReaderBounds = field(default_factory=ReaderBounds)
 
     def check_size(self, size: int) -> None:
         """An answer beyond the limit is refused with the limit named. Raises ResourceExhaustedError."""

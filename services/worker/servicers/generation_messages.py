@@ -101,32 +101,25 @@ def _values(given: messages.SamplingSettings) -> Mapping[str, object]:
 
 def pieces(given: Sequence[Piece], shown: TokenBytes) -> list[messages.Piece]:
     """Pieces as messages."""
-    return [
-        messages.Piece(
-            index=piece.index,
-            text=piece.text,
-            token_ids=piece.token_ids,
-            logprobs=_logprobs(piece.logprobs, shown),
-            finish_reason=_FINISH[piece.finish_reason],
-            stop_text=piece.stop_text,
-        )
-        for piece in given
-    ]
+    return [messages.Piece(**_fields(piece, shown)) for piece in given]
 
 
 def choices(given: Sequence[Piece], shown: TokenBytes) -> list[messages.Choice]:
     """Whole texts as messages, by index."""
-    return [
-        messages.Choice(
-            index=piece.index,
-            text=piece.text,
-            token_ids=piece.token_ids,
-            logprobs=_logprobs(piece.logprobs, shown),
-            finish_reason=_FINISH[piece.finish_reason],
-            stop_text=piece.stop_text,
-        )
-        for piece in sorted(given, key=lambda piece: piece.index)
-    ]
+    by_index = sorted(given, key=lambda piece: piece.index)
+    return [messages.Choice(**_fields(piece, shown)) for piece in by_index]
+
+
+def _fields(piece: Piece, shown: TokenBytes) -> dict[str, Any]:
+    """Of a piece and of a whole text, which are called the same."""
+    return {
+        "index": piece.index,
+        "text": piece.text,
+        "token_ids": piece.token_ids,
+        "logprobs": _logprobs(piece.logprobs, shown),
+        "finish_reason": _FINISH[piece.finish_reason],
+        "stop_text": piece.stop_text,
+    }
 
 
 def usage(summary: Summary) -> messages.Usage:

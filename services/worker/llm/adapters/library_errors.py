@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_PANIC = (
-    "PanicException"  # a failed assertion in Rust: no Exception, and its class can't be imported
-)
+# A failed assertion in Rust: no Exception, and its class can't be imported.
+_PANIC = "PanicException"
 
 
 class TokenizersError(Exception):

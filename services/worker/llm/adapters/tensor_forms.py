@@ -28,7 +28,8 @@ def floats(raw: Array, kind: TensorType, shape: tuple[int, ...]) -> Array:
     from gguf.quants import dequantize
 
     rows = raw.reshape(*shape[:-1], -1)
-    with np.errstate(invalid="ignore", over="ignore"):  # what isn't finite is found by whoever asked
+    # What isn't finite is found by whoever asked.
+    with np.errstate(invalid="ignore", over="ignore"):
         full: Array = dequantize(rows, GGMLQuantizationType(kind.number))
     return full.astype(np.float32, copy=False)
 
@@ -53,9 +54,8 @@ def quantised(raw: Array, kind: TensorType, shape: tuple[int, ...]) -> Quantised
 def _read(rows: Array, kind: TensorType, columns: int) -> Parts:
     if kind.block == 1:
         return _from_floats(floats(rows.reshape(-1), kind, (rows.shape[0], columns)))
-    with np.errstate(
-        invalid="ignore", over="ignore"
-    ):  # what isn't finite is found by whoever asked
+    # What isn't finite is found by whoever asked.
+    with np.errstate(invalid="ignore", over="ignore"):
         return _READERS[kind](np.ascontiguousarray(rows).reshape(-1, kind.block_bytes))
 
 

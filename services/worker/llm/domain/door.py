@@ -21,9 +21,8 @@ class Door:
 
     context_length: int  # tokens of prompt and answer together
     block_size: int
-    text_blocks: (
-        int  # that one text may hold, alone on the machine: of the cache, and of its tenant's quota
-    )
+    # That one text may hold, alone on the machine: of the cache, and of its tenant's quota.
+    text_blocks: int
     cache_blocks: int
     vocabulary_size: int  # token ids are below it
     max_output_tokens: int  # n times max_tokens

@@ -33,9 +33,8 @@ class BlockTable:
     priority: int
     root: BlockHash | None  # where its chain of names begins; None: it shares nothing
     row: Array  # int32, as the runner reads it; the first `count` are held
-    names: list[BlockHash] = field(
-        default_factory=list
-    )  # of full blocks, as far as they were asked for
+    # Of full blocks, as far as they were asked for.
+    names: list[BlockHash] = field(default_factory=list)
     blocks: list[BlockId] = field(default_factory=list)
     places: int = 0  # tokens that its blocks have room for
     next_name: int = 0  # with so many tokens computed another block can be named
@@ -64,12 +63,10 @@ class KvCache:
         self.sizes = sizes
         self.pool = BlockPool(sizes.blocks, keeps=keeps)
         self._hasher = hasher
-        self._held: Counter[str] = (
-            Counter()
-        )  # blocks in use, by tenant: nothing is shared between tenants
-        self._coming: dict[
-            BlockHash, BlockTable
-        ] = {}  # blocks that running texts are going to compute
+        # Blocks in use, by tenant: nothing is shared between tenants.
+        self._held: Counter[str] = Counter()
+        # Blocks that running texts are going to compute.
+        self._coming: dict[BlockHash, BlockTable] = {}
 
     def table(self, tenant: str, priority: int, salt: str | None) -> BlockTable:
         """An empty one. Tables with the same `salt` share what is the same; None: it shares nothing."""

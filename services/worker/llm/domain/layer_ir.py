@@ -92,9 +92,8 @@ class ModelPlan:
     attention_scale: float  # queries times keys are multiplied by it
     attention_softcap: float = 0.0  # c: c * tanh(x / c); 0: none
     logit_softcap: float = 0.0  # the same
-    embedding_scale: float = (
-        1.0  # rows of the embedding are multiplied by it; not so the head if it is the same matrix
-    )
+    # Rows of the embedding are multiplied by it; not so the head if it is the same matrix.
+    embedding_scale: float = 1.0
 
 
 def joined(linears: Sequence[Linear]) -> Linear:

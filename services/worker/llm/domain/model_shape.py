@@ -20,8 +20,7 @@ class ModelShape:
     rope_base: float
     rope_size: int  # leading elements of each head that are rotated
     tied_embedding: bool
-    windows: tuple[
-        int, ...
-    ] = ()  # per layer: tokens that it looks back on, 0 for all; empty: all layers all
+    # Per layer: tokens that it looks back on, 0 for all; empty: all layers all.
+    windows: tuple[int, ...] = ()
     parameters: int = 0
     precision: str = ""  # how most weights are stored

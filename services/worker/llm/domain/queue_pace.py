@@ -9,9 +9,8 @@ class QueuePace:
     def __init__(self) -> None:
         """Nothing is known."""
         self._interval: float | None = None
-        self._since: float | None = (
-            None  # the last that began, or when there was something to begin again
-        )
+        # When the last one began, or when there was something to begin again.
+        self._since: float | None = None
 
     def note(self, began: int, waiting: int, now: float) -> None:
         """So many have begun since the last note, so many still wait."""

@@ -32,9 +32,8 @@ class SchedulerLimits:
 
     step_tokens: int
     running: int  # texts; at most `step_tokens`
-    shares_prefixes: bool = (
-        True  # between a tenant's requests; those of one request share theirs anyway
-    )
+    # Between a tenant's requests; the texts of one request share theirs anyway.
+    shares_prefixes: bool = True
 
 
 class Shortage(Enum):

@@ -13,9 +13,8 @@ class _Node:
     depth: int
     children: "dict[str, _Node]"
     longest: str = ""  # stop string that ends here; "": none does
-    fallback: "_Node | None" = (
-        None  # where the longest shorter end of the text leads; None: this is the root
-    )
+    # Where the longest shorter end of the text leads; None: this is the root.
+    fallback: "_Node | None" = None
 
     def next(self, character: str) -> "_Node":
         node = self
@@ -83,10 +82,9 @@ class StopSearch:
             if armed and node.longest:
                 self._node, self._held = None, ""
                 return text[: place + 1 - len(node.longest)], node.longest
+        # A whole stop string, while not armed: it can't become a longer one.
         while not node.children and node.fallback is not None:
-            node = (
-                node.fallback
-            )  # a whole stop string, while not armed: it can't become a longer one
+            node = node.fallback
         self._node = node
         told = len(text) - node.depth
         self._held = text[told:]

@@ -13,8 +13,8 @@ Deliver = Callable[[Update], None]  # called on the event loop; never raises
 class EngineLoad:
     """How busy an engine is, as of the last step."""
 
-    waiting: int  # requests
-    running: int
+    waiting: int  # texts: each of a request's `n`; of requests that have just come, one
+    running: int  # texts
     blocks: int  # of the cache
     used_blocks: int  # held by requests
     cached_blocks: int  # kept for later ones
