@@ -9,7 +9,7 @@ from services.worker.llm.domain.step import RunnerCapacity
 
 
 def engine_settings(given: RunSettings, defaults: EngineSettings) -> EngineSettings:
-    """Settings without zeros, but for the context's length: that is the model's own."""
+    """Settings without zeros, but for those that the loader knows better: 0 threads are all CPUs, 0 context the model's."""
     wanted = given.generation
     return replace(
         defaults,
