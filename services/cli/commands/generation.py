@@ -237,8 +237,11 @@ def chat(
     """Chat with a language model; /help shows what can be typed. Ctrl-C stops an answer, or at the prompt the chat."""
     from services.cli.adapters.chat import ChatSettings
     from services.cli.adapters.generation import sampling_settings
+    from services.cli.domain.exit_code import UsageError
     from services.cli.domain.reference import parse_endpoint_reference
 
+    if once is not None and not once.strip():
+        raise UsageError("--once: empty; allowed: a text")
     given = {
         "max_tokens": max_tokens,
         "temperature": temperature,

@@ -214,6 +214,8 @@ async def test_lines_from_a_pipe(address: str, writer: Writer) -> None:
     code, out, _ = await _cli(address, "chat", "smol", "--once", "three", stdin=b"four\n")
     assert (code, out, len(writer.asked)) == (0, "Hello\nyou\n", 3)
     assert writer.asked[-1].sampling.temperature == 0.7
+    code, _, err = await _cli(address, "chat", "smol", "--once", " ")
+    assert (code, err, len(writer.asked)) == (2, "error: --once: empty; allowed: a text\n", 3)
 
 
 async def _until(stream: asyncio.StreamReader, text: bytes) -> bytes:
