@@ -9,7 +9,7 @@ from services.worker.llm.domain.step import RunnerCapacity
 
 
 def engine_settings(given: RunSettings, defaults: EngineSettings) -> EngineSettings:
-    """Settings without zeros, but for those that the loader knows better: 0 threads are all CPUs, 0 context the model's."""
+    """Settings without zeros, but for two that the loader reads: 0 threads are all CPUs, a context of 0 the model's."""
     wanted = given.generation
     return replace(
         defaults,

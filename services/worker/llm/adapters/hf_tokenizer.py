@@ -188,7 +188,9 @@ def _token_text(value: object) -> str | None:
 def _changes(form: Mapping[str, Any]) -> bool:
     """Whether texts become others before they are cut up, but for how spaces are written."""
     normalizer = form.get("normalizer")
-    steps = [] if normalizer is None else normalizer.get("normalizers", [normalizer])
+    steps = [] if normalizer is None else [normalizer]
+    if isinstance(normalizer, dict):  # else something that the library alone understands
+        steps = normalizer.get("normalizers", steps)
     swallows = any(
         token.get("lstrip") or token.get("rstrip") for token in form.get("added_tokens") or ()
     )

@@ -143,6 +143,15 @@ def _changed(**changes: Any) -> str:
     return json.dumps({**form, **changes})
 
 
+def test_what_the_library_reads_otherwise_than_it_writes_is_read(tmp_path: Path) -> None:
+    """It takes a list for a normaliser that puts something before texts; so texts change."""
+    _folder(tmp_path, _byte_level())
+    (tmp_path / "tokenizer.json").write_text(_changed(normalizer=["x"]))
+    tokenizer = read_tokenizer(tmp_path, _ROWS)
+    ids = tokenizer.encode("he", special=False)
+    assert b"".join(map(tokenizer.token_bytes, ids)) == b"xhe"
+
+
 @pytest.mark.parametrize(
     ("form", "told"),
     [
