@@ -10,10 +10,12 @@ MAX_LAYERS = 1024
 MAX_HIDDEN = 65_536
 MAX_FEED_FORWARD = 1024**2
 MAX_HEADS = 1024
-MAX_HEAD_SIZE = 512
+MAX_HEAD_SIZE = 256
 MAX_VOCABULARY = 4 * 1024**2
 MAX_CONTEXT = 16 * 1024**2
 BLOCK = 32  # inputs of a linear are computed in blocks of so many
+# Attention takes, and turns, so many elements of a head at a time, on one target or another.
+_HEAD_STEP = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ class Architecture:
         bounded("feed forward size", self.feed_forward_size, MAX_FEED_FORWARD, BLOCK)
         bounded("heads", self.heads, MAX_HEADS)
         bounded("key-value heads", self.kv_heads, self.heads)
-        bounded("head size", self.head_size, MAX_HEAD_SIZE, 2)
+        bounded("head size", self.head_size, MAX_HEAD_SIZE, _HEAD_STEP)
         bounded("heads times head size", self.query_size, MAX_HIDDEN, BLOCK)
         bounded("vocabulary size", self.vocabulary_size, MAX_VOCABULARY)
         bounded("context length", self.context_length, MAX_CONTEXT)
@@ -86,7 +88,7 @@ class Architecture:
                 raise ModelFileError(name.replace("_", " "), f"{value:g}", "0 or more, and finite")
 
     def _check_rope(self, rope: RopeFacts) -> None:
-        bounded("rotated size", rope.size, self.head_size, 2)
+        bounded("rotated size", rope.size, self.head_size, _HEAD_STEP)
         for name in ("base", "scale", "magnitude"):
             value = getattr(rope, name)
             if not 0 < value < math.inf:

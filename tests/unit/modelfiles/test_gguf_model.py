@@ -90,6 +90,14 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
         {"llama__attention__value_length": 8},
         "llama.attention.value_length: 8 is not supported; allowed: 16",
     ),
+    "heads that attention can't take": (
+        {
+            "llama__attention__key_length": 24,
+            "llama__attention__value_length": 24,
+            "llama__rope__dimension_count": 24,
+        },
+        "head size: 24; allowed: multiples of 16 up to 256",
+    ),
     "half of a head turned": (
         {"llama__rope__dimension_count": 8},
         "llama.rope.dimension_count: 8 is not supported; allowed: 16",
@@ -114,6 +122,19 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
 def test_metadata_that_does_not_add_up(tmp_path: Path, keys: dict[str, Any], said: str) -> None:
     """The text names the key, what it says and what it may say."""
     assert said in refusal(tmp_path, **keys)
+
+
+def test_part_of_a_head_may_be_turned_where_all_targets_can(tmp_path: Path) -> None:
+    """Phi has such models: 16 of 32 elements can be computed everywhere, 8 can't."""
+
+    def turned(size: int) -> int:
+        keys = {"phi3.rope.dimension_count": size}
+        tiny = Tiny(family="phi3", tied=False, head_size=32, keys=keys)
+        return gguf_model(write_tiny(tmp_path / "m.gguf", tiny)).architecture.rope.size
+
+    assert turned(16) == 16
+    with pytest.raises(ModelFileError, match="rotated size: 8; allowed: multiples of 16 up to 32"):
+        turned(8)
 
 
 def retyped(path: Path, name: str, kind: GGMLQuantizationType) -> Path:
