@@ -109,7 +109,7 @@ Reading look(void* envoy, Filter* filter) {
 
 }  // namespace
 
-HOOK const char* envoy_dynamic_module_on_program_init() { return "v0.1.0"; }
+HOOK const char* envoy_dynamic_module_on_program_init() { return "v0.2.0"; }  // that of Envoy 1.40
 
 HOOK const void* envoy_dynamic_module_on_http_filter_config_new(void*, Bytes, Bytes config) {
   return config_of({config.data, config.size});  // null: Envoy refuses the listener

@@ -1,5 +1,5 @@
 // What this module uses of the ABI between Envoy and its dynamic modules (source/extensions/dynamic_modules/abi/abi.h in
-// Envoy's repository). Envoy warns of a version that it does not know and goes on; what counts is that these hooks and
+// Envoy's repository). Of another version than its own Envoy warns, and goes on; what counts is that these hooks and
 // callbacks are there, which `envoy --mode validate` and the tests of the edge show for the Envoy that is pinned.
 #pragma once
 
