@@ -194,7 +194,9 @@ def _health_check(service: str) -> dict[str, Any]:
         "no_traffic_interval": wire.seconds(_CHECK_SECONDS),
         "unhealthy_threshold": wire.number(2),
         "healthy_threshold": wire.number(1),
-        "grpc_health_check": {"service_name": service},
+        # The authority is the cluster's name unless given; one with slashes is none (RFC 3986, 3.2), and HTTP/2
+        # servers that look end such calls. Then no host is ever healthy, which Envoy takes for all being alike.
+        "grpc_health_check": {"service_name": service, "authority": "worker"},
     }
 
 

@@ -76,6 +76,18 @@ async def test_all_of_it_at_once(stub: Any, text_worker: TextWorker) -> None:
     await ended(text_worker, Outcome.SUCCEEDED)
 
 
+async def test_envoy_finds_the_worker_well(
+    text_edge: EdgeUnderTest, text_worker: TextWorker
+) -> None:
+    """Behind either front the checks of its health are answered; with none well Envoy would call the dead, too."""
+
+    async def is_well() -> bool:
+        return await text_edge.envoy.counter(f"cluster.{VERSION}.health_check.success") > 0
+
+    await until(is_well)
+    assert await text_edge.envoy.counter(f"cluster.{VERSION}.health_check.network_failure") == 0
+
+
 async def test_pieces_come_as_they_are_made(stub: Any, text_worker: TextWorker) -> None:
     """The first is there while the rest is not computed; together they are the text; counts come last."""
     hold = hold_after(text_worker, 4)

@@ -117,6 +117,13 @@ def test_mirror_has_a_cluster_of_its_own_with_its_own_limit() -> None:
     assert not mirror.health_checks
 
 
+def test_health_is_asked_by_version_of_an_authority_that_is_one() -> None:
+    """A cluster's name has slashes, and servers that look at authorities refuse it."""
+    (check,) = cluster_of(build(), "models/digits/versions/1").health_checks
+    assert check.grpc_health_check.service_name == "models/digits/versions/1"
+    assert check.grpc_health_check.authority == "worker"
+
+
 def test_hosts_by_socket_and_by_address() -> None:
     """A worker's address becomes a pipe or a socket address."""
     snapshot = build()
