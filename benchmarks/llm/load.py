@@ -37,16 +37,26 @@ async def _run(address: str, load: Load) -> list[Answer]:
 
     async def client(connection: Connection) -> None:
         for number, asked in left:
-            if not connection.is_open:
-                connection = await connect(address)
             answers[number] = Answer(asked=asked, began=time.perf_counter())
-            await connection.call(answers[number], "benchmark", _LONGEST_CALL)
+            connection = await _ask(address, connection, answers[number])
         connection.close()
 
     async with asyncio.TaskGroup() as group:
         for connection in connections:
             group.create_task(client(connection))
     return [answers[number] for number in sorted(answers)]
+
+
+async def _ask(address: str, connection: Connection, answer: Answer) -> Connection:
+    """Asked, on a new connection if the server has closed this one: some do after each answer, a moment too late."""
+    if connection.is_open:
+        await connection.call(answer, "benchmark", _LONGEST_CALL)
+        if not answer.error.startswith("connection lost") or answer.pieces:
+            return connection
+        answer.error = ""
+    connection = await connect(address)
+    await connection.call(answer, "benchmark", _LONGEST_CALL)
+    return connection
 
 
 async def _open(address: str, asked: Sequence[Asked]) -> list[Answer]:
@@ -59,7 +69,7 @@ async def _open(address: str, asked: Sequence[Asked]) -> list[Answer]:
         while idle and not idle[-1].is_open:
             idle.pop()
         connection = idle.pop() if idle else await connect(address)
-        await connection.call(answer, "benchmark", _LONGEST_CALL)
+        connection = await _ask(address, connection, answer)
         if connection.is_open:
             idle.append(connection)
         return answer
