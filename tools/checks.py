@@ -12,6 +12,11 @@ from pathlib import Path
 
 from tools import protos
 
+_COMPUTING_TESTS = (
+    "tests/unit/modelfiles",
+    "tests/unit/worker/llm/adapters",
+    "tests/unit/worker/llm/domain",
+)
 _MESH_TESTS = ["tests/e2e", "tests/integration/cli", "tests/integration/router"]
 
 
@@ -124,7 +129,12 @@ def run_tests(root: Path) -> bool:
 def _lanes(root: Path) -> list[_Lane]:
     own = sorted(str(path.relative_to(root)) for path in (root / "tests/unit").glob("test_*.py"))
     return [
-        _Lane(name="tests of the repository itself", paths=own, niceness=10),
+        # They only compute, and so may give way to those that wait for processes.
+        _Lane(
+            name="tests of the repository and of language models",
+            paths=[*own, *_COMPUTING_TESTS],
+            niceness=10,
+        ),
         _Lane(name="tests of whole meshes", paths=_MESH_TESTS),
     ]
 
