@@ -14,6 +14,11 @@ from tools import protos
 
 _COMPUTING_TESTS = (
     "tests/unit/modelfiles",
+    "tests/unit/registry/domain",
+    "tests/unit/router/domain",
+    "tests/unit/router/native",
+    "tests/unit/router/resources",
+    "tests/unit/worker/domain",
     "tests/unit/worker/llm/adapters",
     "tests/unit/worker/llm/domain",
 )
@@ -131,7 +136,7 @@ def _lanes(root: Path) -> list[_Lane]:
     return [
         # They only compute, and so may give way to those that wait for processes.
         _Lane(
-            name="tests of the repository and of language models",
+            name="tests of the repository, and those that only compute",
             paths=[*own, *_COMPUTING_TESTS],
             niceness=10,
         ),
