@@ -7,16 +7,21 @@ from typing import Any
 import grpc
 import pytest
 from envoy.config.listener.v3.listener_pb2 import Listener
+from envoy.extensions.filters.http.dynamic_modules.v3.dynamic_modules_pb2 import (
+    DynamicModuleFilter,
+)
 from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import (
     HttpConnectionManager,
 )
+from google.protobuf.wrappers_pb2 import StringValue
 from inference import open_inference_pb2 as oip
 
 from services.native_library import EDGE
 from services.router.domain.snapshot import Kind, Resource
 from services.router.domain.topology import Endpoint, Target, Topology
 from services.router.ports.feeds import Builder
-from services.router.resources import wire
+from services.router.resources import endpoint_module, methods, wire
+from services.router.resources.edge import ROUTE_STATE
 from tests.integration.router.edge import DIGITS, V1, EdgeUnderTest
 
 needs_module = pytest.mark.skipif(EDGE.find() is None, reason="the edge's module is not built")
@@ -104,7 +109,15 @@ async def _error(edge: EdgeUnderTest, name: str, **how: Any) -> tuple[grpc.Statu
     return raised.value.code(), raised.value.details() or ""
 
 
-def test_the_message_has_the_fields_that_the_module_is_told() -> None:
-    """The numbers that it reads by are those of the messages."""
+def test_the_module_is_told_the_numbers_of_the_fields() -> None:
+    """Each method's line has its path and where its message names endpoint and version; the keys come last."""
+    told = DynamicModuleFilter()
+    endpoint_module.filter_()["typed_config"].Unpack(told)
+    text = StringValue()
+    told.filter_config.Unpack(text)
+    lines = text.value.splitlines()
     fields = oip.ModelInferRequest.DESCRIPTOR.fields_by_name
-    assert [fields[name].number for name in ("model_name", "model_version")] == [1, 2]
+    numbers = [fields[name].number for name in ("model_name", "model_version")]
+    assert "/inference.GRPCInferenceService/ModelInfer {} {}".format(*numbers) in lines
+    assert len(lines) == len(methods.OF_ENDPOINT) + 3
+    assert lines[-1] == ROUTE_STATE
