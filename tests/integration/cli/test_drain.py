@@ -72,7 +72,7 @@ def test_call_in_flight_finishes(tmp_path: Path) -> None:
     """A call that computes for seconds is answered though the mesh was asked to end meanwhile."""
     with running_mesh(tmp_path / "state", "--workers", "1") as mesh:
         _deploy_counting(mesh, tmp_path)
-        call = _Call(mesh, _rounds_for(mesh, 8.0))
+        call = _Call(mesh, _rounds_for(mesh, 5.0))
         _until_in_flight(mesh)
         mesh.process.send_signal(signal.SIGINT)
         assert call.join() == [7.0]

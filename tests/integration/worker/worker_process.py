@@ -44,6 +44,8 @@ async def running(folder: Path, registry: str, **variables: str) -> AsyncIterato
     """Start a worker on a socket in `folder`; leaving kills it if it still runs."""
     name = f"w{secrets.token_hex(3)}"
     address, log = f"unix:{folder}/{name}.sock", folder / f"{name}.log"
+    # A run of a few seconds may take several times as long where the machine is busy: it is not stuck.
+    variables = {"stall_seconds": "120"} | variables
     environment = settings.environment_for_children(
         worker_address=address,
         registry_address=registry,
