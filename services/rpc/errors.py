@@ -26,6 +26,8 @@ class Kind(Enum):
     UNAVAILABLE = "UNAVAILABLE"
     UNIMPLEMENTED = "UNIMPLEMENTED"
     DATA_LOSS = "DATA_LOSS"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
     INTERNAL = "INTERNAL"
 
 
@@ -165,6 +167,20 @@ class DataLossError(InferplaneError):
 
     kind = Kind.DATA_LOSS
     default_reason = "DIGEST_MISMATCH"
+
+
+class UnauthenticatedError(InferplaneError):
+    """Nobody knows who calls: no key, or none that is good."""
+
+    kind = Kind.UNAUTHENTICATED
+    default_reason = "UNAUTHENTICATED"
+
+
+class PermissionDeniedError(InferplaneError):
+    """It is known who calls, and that he may not do this."""
+
+    kind = Kind.PERMISSION_DENIED
+    default_reason = "PERMISSION_DENIED"
 
 
 class InternalError(InferplaneError):
