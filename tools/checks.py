@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import protos
+from tools import protos, second_run
+from tools.second_run import FirstRun
 
 _COMPUTING_TESTS = (
     "tests/unit/modelfiles",
@@ -108,27 +109,36 @@ def run_tests(root: Path) -> bool:
     """All tests, in lanes side by side: most of the time they wait for processes."""
     lanes = _lanes(root)
     elsewhere = [path for lane in lanes for path in lane.paths]
-    pytest = pytest_check([]).command
+    runs = [FirstRun(root, str(number)) for number in range(len(lanes) + 1)]
     with ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in lanes]
         running = [
             stack.enter_context(
                 subprocess.Popen(
-                    ["nice", "-n", str(lane.niceness), *pytest, *lane.paths],
+                    [
+                        *("nice", "-n", str(lane.niceness)),
+                        *pytest_check([*run.arguments(), *lane.paths]).command,
+                    ],
                     cwd=root,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                 )
             )
-            for lane, output in zip(lanes, outputs, strict=True)
+            for lane, run, output in zip(lanes, runs[1:], outputs, strict=True)
         ]
-        passed = run_check(root, pytest_check([f"--ignore={path}" for path in elsewhere]))
+        ignored = [f"--ignore={path}" for path in elsewhere]
+        codes = [run_interruptibly(pytest_check([*runs[0].arguments(), *ignored]).command, root)]
         for lane, process, output in zip(lanes, running, outputs, strict=True):
-            passed = process.wait() == 0 and passed
+            codes.append(process.wait())
             print(f"-- {lane.name}", flush=True)
             output.seek(0)
             print(output.read().rstrip(), flush=True)
-    return passed
+    if any(code not in {0, second_run.FAILED} for code in codes):
+        return False
+    failed = [test for run in runs for test in run.failed()]
+    if second_run.deserves_another(failed):
+        return second_run.passes(root, failed)
+    return not any(codes)
 
 
 def _lanes(root: Path) -> list[_Lane]:
