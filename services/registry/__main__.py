@@ -30,14 +30,12 @@ from inferplane.registry.v1 import (
 )
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from services.registry.adapters import state_lock
 from services.registry.adapters.disk_blob_store import DiskBlobStore
 from services.registry.adapters.memory_store import MemoryStore
 from services.registry.adapters.probe_inspector import ProbeInspector
 from services.registry.adapters.router_routes import RouterRoutes
 from services.registry.adapters.sql_store import SqlStore
 from services.registry.adapters.state_metrics import StateMetrics
-from services.registry.adapters.system_clock import SystemClock
 from services.registry.drivers.blob_reaper import BlobReaper
 from services.registry.drivers.declarations import Declarations
 from services.registry.drivers.endpoints import Endpoints
@@ -61,7 +59,9 @@ from services.registry.servicers.placement_service import PlacementService
 from services.registry.servicers.repository_service import SERVICES, RepositoryService
 from services.registry.servicers.watch_service import WatchService
 from services.registry.settings import RegistrySettings
+from services.rpc import state_lock
 from services.rpc.channel import connect
+from services.rpc.clock import SystemClock
 from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.server import RpcServer, stop_requested
@@ -134,7 +134,7 @@ async def open_store(
     base = path or settings.state_dir.absolute() / "registry" / "memory.db"
     _prepare_folder(base)
     blobs = DiskBlobStore(base.with_suffix(".blobs"))
-    with state_lock.held(base.with_suffix(".lock")):
+    with state_lock.held(base.with_suffix(".lock"), "registry"):
         await asyncio.to_thread(blobs.prepare)
         if path is None:
             store = MemoryStore(first_revision=first_revision)

@@ -18,7 +18,7 @@ import structlog
 
 from services.registry.adapters.partial_blob import PartialBlob
 from services.registry.domain.model import BlobId
-from services.registry.drivers.completion import to_completion
+from services.rpc.completion import to_completion
 from services.rpc.errors import AbortedError, DataLossError, InternalError, ResourceExhaustedError
 
 T = TypeVar("T")

@@ -27,9 +27,9 @@ from services.registry.domain.catalog import (
     sort_key,
 )
 from services.registry.domain.model import BlobId, ModelVersion
-from services.registry.drivers.completion import to_completion
-from services.registry.drivers.pulse import Pulse
 from services.registry.ports.store import Transaction, View
+from services.rpc.completion import to_completion
+from services.rpc.pulse import Pulse
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from services.registry.domain.model import ArtifactFile, Format
-from services.registry.domain.violations import Violations
 from services.rpc.names import shown
+from services.rpc.violations import Violations
 
 MAX_FILES = 1000
 MAX_PATH_BYTES = 255

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from services.registry.domain.fields import check_description, check_range, check_tags
-from services.registry.domain.violations import Violations
 from services.rpc.names import EndpointName, TargetName, parse_target, shown
+from services.rpc.violations import Violations
 
 MAX_TARGETS = 32
 MAX_WEIGHT = 1_000_000

@@ -1,10 +1,9 @@
-"""Rules for fields that several resources share: descriptions, tags, update masks, integers in a range."""
+"""Rules for fields that several resources share: descriptions, tags, integers in a range."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from services.registry.domain.violations import Violations
-from services.rpc.errors import InvalidArgumentError
 from services.rpc.names import shown
+from services.rpc.violations import Violations
 
 MAX_DESCRIPTION = 4096  # characters
 MAX_TAGS = 64
@@ -45,14 +44,3 @@ def check_range(violations: Violations, field: str, value: int, most: int) -> in
     """An integer from 0 to `most`."""
     violations.require(0 <= value <= most, field, f"{value} is out of range; allowed: 0 to {most}")
     return value
-
-
-def masked_fields(paths: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
-    """The fields that an update mask names; all if it is empty. Unknown paths are refused."""
-    unknown = sorted(set(paths) - set(allowed))
-    if unknown:
-        given = ", ".join(shown(path) for path in unknown)
-        raise InvalidArgumentError.of_field(
-            "update_mask", f"no such field: {given}; allowed: {', '.join(allowed)}"
-        )
-    return tuple(field for field in allowed if not paths or field in paths)

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from services.registry.domain.model import Format, LanguageModel
 from services.registry.domain.version_settings import GenerationSettings, VersionSettings
-from services.registry.domain.violations import Violations
+from services.rpc.violations import Violations
 
 _OF_BOTH = frozenset({"intra_op_threads", "execution_providers", "generation"})
 _FIELD = "settings.generation"

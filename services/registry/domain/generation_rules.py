@@ -2,7 +2,7 @@
 
 from services.registry.domain.fields import check_range
 from services.registry.domain.version_settings import GenerationSettings
-from services.registry.domain.violations import Violations
+from services.rpc.violations import Violations
 
 MAX_KV_BYTES = 1 << 50
 MAX_RUNNING = 4096  # requests

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from services.registry.domain.catalog import Name, Record
 from services.registry.domain.model import ModelVersion, VersionState
-from services.registry.domain.violations import Violations
 from services.rpc.errors import (
     AbortedError,
     FailedPreconditionError,
@@ -14,6 +13,7 @@ from services.rpc.errors import (
     NotFoundError,
 )
 from services.rpc.names import TargetName, VersionName
+from services.rpc.violations import Violations
 
 _LISTED = 20  # users that an error names
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from services.registry.domain.violations import Violations
 from services.rpc.names import check_id, shown
+from services.rpc.violations import Violations
 
 Parameters: TypeAlias = Mapping[str, object]
 

@@ -11,8 +11,8 @@ from services.registry.domain.version_settings import (
     TrimmedOutput,
     VersionSettings,
 )
-from services.registry.domain.violations import Violations
 from services.rpc.names import shown
+from services.rpc.violations import Violations
 
 _SHAPE_OF_ANY_RANK = (-1,)  # how an output of unknown rank is listed; it may have any axis
 _LISTED = 10  # names that a violation lists

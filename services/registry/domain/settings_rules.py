@@ -15,8 +15,8 @@ from services.registry.domain.version_settings import (
     TrimmedOutput,
     VersionSettings,
 )
-from services.registry.domain.violations import Violations
 from services.rpc.names import shown
+from services.rpc.violations import Violations
 
 T = TypeVar("T")
 

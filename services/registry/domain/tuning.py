@@ -10,7 +10,7 @@ from services.registry.domain.settings_rules import (
     MAX_INSTANCES,
     MAX_THREADS,
 )
-from services.registry.domain.violations import Violations
+from services.rpc.violations import Violations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,12 @@ from services.registry.domain.model import (
 )
 from services.registry.domain.settings_rules import check_settings
 from services.registry.domain.version_settings import VersionSettings
-from services.registry.domain.violations import Violations
 from services.registry.drivers.blob_reaper import BlobReaper
-from services.registry.ports.clock import Clock
 from services.registry.ports.store import Store, Transaction
+from services.rpc.clock import Clock
 from services.rpc.errors import AlreadyExistsError
 from services.rpc.names import VersionName
+from services.rpc.violations import Violations
 
 _FORMATS = ", ".join(f"FORMAT_{kind.value}" for kind in Format)
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.registry.domain.endpoint import POLICY_FIELDS, Endpoint, PolicyInput, check_policy
-from services.registry.domain.fields import masked_fields
-from services.registry.domain.page import Page, PageRequest
 from services.registry.domain.references import check_etag, check_targets, not_found
 from services.registry.drivers.lookup import existing, page, resolve
-from services.registry.ports.clock import Clock
 from services.registry.ports.store import Store, Transaction, View
+from services.rpc.clock import Clock
 from services.rpc.errors import AbortedError, AlreadyExistsError
 from services.rpc.names import EndpointName
+from services.rpc.page import Page, PageRequest
+from services.rpc.update_mask import masked_fields
 
 
 class Endpoints:

@@ -8,9 +8,9 @@ import structlog
 
 from services.registry.domain.leases import Lease, LeaseTable
 from services.registry.domain.worker import Worker
-from services.registry.drivers.pulse import Pulse
-from services.registry.ports.clock import Clock
+from services.rpc.clock import Clock
 from services.rpc.names import WorkerName
+from services.rpc.pulse import Pulse
 
 _log = structlog.get_logger(__name__)
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from services.registry.domain.catalog import Name, Query, R, sort_key
 from services.registry.domain.endpoint import Endpoint
 from services.registry.domain.model import Alias, ModelVersion
-from services.registry.domain.page import Page, PageRequest, cut
 from services.registry.domain.placement import Placement
 from services.registry.domain.references import ResolvedTarget, not_found
 from services.registry.ports.store import Store, View
 from services.rpc.names import AliasName, ModelName, PoolName, TargetName, VersionName
+from services.rpc.page import Page, PageRequest, cut
 
 
 async def existing(view: View, kind: type[R], name: Name) -> R:

@@ -6,9 +6,8 @@ from typing import Any
 
 from services.registry.domain.catalog import Name, Query
 from services.registry.domain.endpoint import Endpoint
-from services.registry.domain.fields import check_description, check_tags, masked_fields
+from services.registry.domain.fields import check_description, check_tags
 from services.registry.domain.model import Alias, BlobId, Model, ModelVersion
-from services.registry.domain.page import Page, PageRequest
 from services.registry.domain.placement import Placement
 from services.registry.domain.references import (
     check_etag,
@@ -16,14 +15,16 @@ from services.registry.domain.references import (
     check_targets,
     refuse_while_used,
 )
-from services.registry.domain.violations import Violations
 from services.registry.drivers.blob_reaper import BlobReaper
-from services.registry.drivers.completion import to_completion
 from services.registry.drivers.lookup import endpoints_serving, existing, page, resolve
-from services.registry.ports.clock import Clock
 from services.registry.ports.store import Store, Transaction, View
+from services.rpc.clock import Clock
+from services.rpc.completion import to_completion
 from services.rpc.errors import AbortedError, AlreadyExistsError, NotFoundError
 from services.rpc.names import AliasName, ModelName, VersionName
+from services.rpc.page import Page, PageRequest
+from services.rpc.update_mask import masked_fields
+from services.rpc.violations import Violations
 
 MODEL_FIELDS = ("description", "tags")
 

@@ -1,14 +1,14 @@
 """Use cases of placements: which versions are loaded on which pools."""
 
 from services.registry.domain.model import ModelVersion
-from services.registry.domain.page import Page, PageRequest
 from services.registry.domain.placement import Placement
 from services.registry.domain.references import check_etag, check_ready, refuse_while_used
 from services.registry.drivers.lookup import endpoints_serving, existing, page, placements_of
-from services.registry.ports.clock import Clock
 from services.registry.ports.store import Store, Transaction
+from services.rpc.clock import Clock
 from services.rpc.errors import AlreadyExistsError, NotFoundError
 from services.rpc.names import PlacementName, PoolName
+from services.rpc.page import Page, PageRequest
 
 
 class Placements:

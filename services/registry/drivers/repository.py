@@ -14,9 +14,9 @@ from services.registry.domain.repository import POOL, IndexEntry, RepositoryStat
 from services.registry.drivers.endpoints import put_checked
 from services.registry.drivers.leases import Leases
 from services.registry.drivers.lookup import endpoints_serving, existing, placements_of, resolve
-from services.registry.ports.clock import Clock
 from services.registry.ports.edge_routes import EdgeRoutes
 from services.registry.ports.store import Store, Transaction, View
+from services.rpc.clock import Clock
 from services.rpc.errors import AbortedError, DeadlineExceededError, FailedPreconditionError
 from services.rpc.names import ModelName, PlacementName, VersionName
 

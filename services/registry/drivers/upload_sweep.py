@@ -9,8 +9,8 @@ from services.registry.domain.catalog import Query
 from services.registry.domain.model import ModelVersion, VersionState
 from services.registry.drivers.versions import Versions
 from services.registry.ports.blob_store import BlobStore
-from services.registry.ports.clock import Clock
 from services.registry.ports.store import Store
+from services.rpc.clock import Clock
 from services.rpc.errors import AbortedError, NotFoundError
 
 _log = structlog.get_logger(__name__)

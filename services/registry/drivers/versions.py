@@ -14,15 +14,14 @@ from services.registry.domain.model import (
     Signature,
     VersionState,
 )
-from services.registry.domain.page import Page, PageRequest
 from services.registry.domain.references import check_etag, refuse_while_used
 from services.registry.domain.settings_fit import check_fit
 from services.registry.drivers.blob_reaper import BlobReaper
-from services.registry.drivers.completion import to_completion
 from services.registry.drivers.lookup import endpoints_serving, existing, page
 from services.registry.ports.blob_store import BlobStore
 from services.registry.ports.model_inspector import ModelInspector, StoredFile
 from services.registry.ports.store import Store, Transaction
+from services.rpc.completion import to_completion
 from services.rpc.errors import (
     AbortedError,
     FailedPreconditionError,
@@ -30,6 +29,7 @@ from services.rpc.errors import (
     NotFoundError,
 )
 from services.rpc.names import ModelName, VersionName
+from services.rpc.page import Page, PageRequest
 
 _LISTED = 10  # files that an error names
 

@@ -9,10 +9,10 @@ from inferplane.discovery.v1.discovery_service_pb2_grpc import DiscoveryServiceS
 
 from services.registry.domain.leases import DEFAULT_TTL, LONGEST_TTL, SHORTEST_TTL
 from services.registry.drivers.leases import Leases
-from services.registry.servicers.times import span
 from services.registry.servicers.worker_messages import read_worker, worker_message
 from services.rpc import names
 from services.rpc.errors import InvalidArgumentError
+from services.rpc.times import span
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 

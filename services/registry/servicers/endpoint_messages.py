@@ -3,7 +3,7 @@
 from inferplane.registry.v1 import endpoint_pb2
 
 from services.registry.domain.endpoint import CircuitLimits, Endpoint, PolicyInput, RetryPolicy
-from services.registry.servicers.times import duration, span, timestamp
+from services.rpc.times import duration, span, timestamp
 
 
 def endpoint_message(endpoint: Endpoint) -> endpoint_pb2.Endpoint:

@@ -6,10 +6,10 @@ import grpc
 from inferplane.registry.v1 import endpoint_service_pb2 as pb
 from inferplane.registry.v1.endpoint_service_pb2_grpc import EndpointServiceServicer
 
-from services.registry.domain.page import page_request
 from services.registry.drivers.endpoints import Endpoints
 from services.registry.servicers.endpoint_messages import endpoint_message, policy_input
 from services.rpc import names
+from services.rpc.page import page_request
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TypeVar
 
-from services.registry.domain.violations import Violations
+from services.rpc.violations import Violations
 
 E = TypeVar("E", bound=Enum)
 

@@ -9,8 +9,8 @@ from services.registry.domain.version_settings import (
     GenerationTarget,
     PrefixCacheMode,
 )
-from services.registry.domain.violations import Violations
 from services.registry.servicers.enum_messages import read_enum
+from services.rpc.violations import Violations
 
 _CACHE: Mapping[PrefixCacheMode | None, pb.PrefixCacheMode.ValueType] = {
     None: pb.PREFIX_CACHE_MODE_UNSPECIFIED,

@@ -20,7 +20,7 @@ from services.registry.servicers.settings_messages import (
     settings_message,
     tuning_message,
 )
-from services.registry.servicers.times import timestamp
+from services.rpc.times import timestamp
 
 _STATES: Mapping[VersionState, model_pb2.VersionState.ValueType] = {
     VersionState.UPLOADING: model_pb2.VERSION_STATE_UPLOADING,

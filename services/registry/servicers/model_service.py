@@ -8,13 +8,10 @@ from inferplane.registry.v1 import model_pb2
 from inferplane.registry.v1 import model_service_pb2 as pb
 from inferplane.registry.v1.model_service_pb2_grpc import ModelServiceServicer
 
-from services.registry.domain.page import page_request
-from services.registry.domain.violations import Violations
 from services.registry.drivers.declarations import Declarations
 from services.registry.drivers.models import Aliases, Models
 from services.registry.drivers.tunings import TuningOrder, Tunings
 from services.registry.drivers.versions import Versions
-from services.registry.ports.clock import Clock
 from services.registry.servicers.model_messages import (
     alias_message,
     declaration,
@@ -23,6 +20,9 @@ from services.registry.servicers.model_messages import (
 )
 from services.registry.servicers.settings_messages import read_tuning
 from services.rpc import names
+from services.rpc.clock import Clock
+from services.rpc.page import page_request
+from services.rpc.violations import Violations
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -6,7 +6,7 @@ from inferplane.registry.v1 import placement_pb2
 
 from services.registry.domain.placement import Placement, PlacementStatus
 from services.registry.domain.worker import LoadState, VersionExecution
-from services.registry.servicers.times import timestamp
+from services.rpc.times import timestamp
 
 LOAD_STATES: Mapping[LoadState, placement_pb2.LoadState.ValueType] = {
     LoadState.PENDING: placement_pb2.LOAD_STATE_PENDING,

@@ -7,13 +7,13 @@ from inferplane.registry.v1 import placement_pb2
 from inferplane.registry.v1 import placement_service_pb2 as pb
 from inferplane.registry.v1.placement_service_pb2_grpc import PlacementServiceServicer
 
-from services.registry.domain.page import page_request
 from services.registry.domain.placement import Placement, placement_status
-from services.registry.domain.violations import Violations
 from services.registry.drivers.leases import Leases
 from services.registry.drivers.placements import Placements
 from services.registry.servicers.placement_messages import placement_message
 from services.rpc import names
+from services.rpc.page import page_request
+from services.rpc.violations import Violations
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 

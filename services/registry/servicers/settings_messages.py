@@ -17,10 +17,10 @@ from services.registry.domain.version_settings import (
     TuningMode,
     VersionSettings,
 )
-from services.registry.domain.violations import Violations
 from services.registry.servicers.enum_messages import read_enum
 from services.registry.servicers.generation_messages import generation_message, read_generation
-from services.registry.servicers.times import moment, timestamp
+from services.rpc.times import moment, timestamp
+from services.rpc.violations import Violations
 
 _OVERSIZE: Mapping[OversizePolicy | None, pb.OversizePolicy.ValueType] = {
     None: pb.OVERSIZE_POLICY_UNSPECIFIED,

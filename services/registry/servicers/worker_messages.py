@@ -3,7 +3,6 @@
 from inferplane.discovery.v1 import worker_pb2
 from inferplane.registry.v1 import placement_pb2
 
-from services.registry.domain.violations import Violations
 from services.registry.domain.worker import (
     EngineLoad,
     LoadState,
@@ -14,9 +13,10 @@ from services.registry.domain.worker import (
 )
 from services.registry.drivers.leases import LiveWorker
 from services.registry.servicers.placement_messages import LOAD_STATES, execution_message
-from services.registry.servicers.times import moment, timestamp
 from services.rpc import address as addresses
 from services.rpc import names
+from services.rpc.times import moment, timestamp
+from services.rpc.violations import Violations
 
 MAX_VERSIONS = 10_000
 MAX_TEXT = 63  # characters of a zone or a release

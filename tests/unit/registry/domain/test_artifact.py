@@ -14,7 +14,7 @@ from services.registry.domain.artifact import (
     model_path,
 )
 from services.registry.domain.model import ArtifactFile, Format
-from services.registry.domain.violations import Violations
+from services.rpc.violations import Violations
 from tests.unit.registry.records import file, sha256
 
 MOST = 1000

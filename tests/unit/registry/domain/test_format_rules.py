@@ -6,7 +6,7 @@ from services.registry.domain.format_rules import check_generation_fit, check_ki
 from services.registry.domain.generation_rules import check_generation
 from services.registry.domain.model import Format, LanguageModel
 from services.registry.domain.version_settings import GenerationSettings, VersionSettings
-from services.registry.domain.violations import Violations
+from services.rpc.violations import Violations
 from tests.unit.registry.full_settings import FULL_SETTINGS
 
 MODEL = LanguageModel(

@@ -14,7 +14,7 @@ from services.registry.domain.version_settings import (
     TrimmedOutput,
     VersionSettings,
 )
-from services.registry.domain.violations import Violations
+from services.rpc.violations import Violations
 from tests.unit.registry.full_settings import FULL_SETTINGS
 
 S = VersionSettings

@@ -32,8 +32,8 @@ from services.rpc.errors import (
     NotFoundError,
 )
 from services.rpc.names import AliasName, EndpointName, ModelName, PlacementName, VersionName
+from tests.manual_clock import ManualClock
 from tests.unit.registry import records
-from tests.unit.registry.manual_clock import ManualClock
 from tests.unit.registry.trusting_inspector import Trusting
 
 STEPS = 400

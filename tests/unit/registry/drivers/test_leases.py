@@ -9,7 +9,7 @@ from services.registry.domain.worker import LoadState
 from services.registry.drivers.leases import Leases
 from services.rpc.errors import UnavailableError
 from services.rpc.names import WorkerName
-from tests.unit.registry.manual_clock import ManualClock
+from tests.manual_clock import ManualClock
 from tests.unit.registry.records import worker
 
 

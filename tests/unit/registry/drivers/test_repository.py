@@ -32,8 +32,8 @@ from services.rpc.names import (
     VersionName,
     WorkerName,
 )
+from tests.manual_clock import ManualClock
 from tests.unit.registry import records
-from tests.unit.registry.manual_clock import ManualClock
 
 M = ModelName("m")
 V1, V2 = (VersionName("m", number) for number in "12")

@@ -23,8 +23,8 @@ from services.registry.drivers.uploads import FileOffset, Uploads
 from services.registry.drivers.versions import Versions
 from services.rpc.errors import NotFoundError
 from services.rpc.names import VersionName
+from tests.manual_clock import ManualClock
 from tests.unit.registry import records
-from tests.unit.registry.manual_clock import ManualClock
 from tests.unit.registry.trusting_inspector import Trusting
 
 V1 = VersionName("m", "1")

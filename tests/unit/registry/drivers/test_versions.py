@@ -17,8 +17,8 @@ from services.registry.drivers.versions import Versions
 from services.registry.ports.model_inspector import StoredFile
 from services.rpc.errors import AbortedError, InvalidArgumentError, NotFoundError
 from services.rpc.names import VersionName
+from tests.manual_clock import ManualClock
 from tests.unit.registry import records
-from tests.unit.registry.manual_clock import ManualClock
 from tests.unit.registry.trusting_inspector import Trusting
 
 V1 = VersionName("m", "1")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.registry.domain.page import cut, page_request
 from services.rpc.errors import InvalidArgumentError
+from services.rpc.page import cut, page_request
 
 
 @settings(deadline=None)

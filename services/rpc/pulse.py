@@ -33,6 +33,6 @@ class Pulse:
             await self._news.wait()
         if self._closed:
             raise UnavailableError(
-                "the registry is stopping; connect again", reason="STOPPING", retry_after=0.5
+                "this service is stopping; connect again", reason="STOPPING", retry_after=0.5
             )
         return self.value

@@ -1,4 +1,4 @@
-"""The lock on a store's files: one registry process at a time."""
+"""The lock on a service's files: one process of it at a time."""
 
 import fcntl
 import os
@@ -10,8 +10,13 @@ from services.rpc.errors import FailedPreconditionError
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold the lock file, which names the holder's process; the system releases it however the process ends."""
+def held(path: Path, service: str) -> Iterator[None]:
+    """Hold the lock file, which names the holder's process; the system releases it however the process ends.
+
+    Args:
+        path: the lock file, beside what it guards.
+        service: which service's processes may not run twice, for the error.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -19,7 +24,7 @@ def held(path: Path) -> Iterator[None]:
         except BlockingIOError as error:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             raise FailedPreconditionError(
-                f"{path.parent} is in use by another registry (process {holder}); stop that one, or set"
+                f"{path.parent} is in use by another {service} (process {holder}); stop that one, or set"
                 " INFERPLANE_STATE_DIR to another folder",
                 reason="STATE_IN_USE",
                 metadata={"path": str(path), "pid": holder},

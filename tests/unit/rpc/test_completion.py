@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from services.registry.drivers.completion import to_completion
-from services.registry.drivers.pulse import Pulse
+from services.rpc.completion import to_completion
 from services.rpc.errors import UnavailableError
+from services.rpc.pulse import Pulse
 
 
 async def test_work_ends_before_a_cancelled_caller_goes_on() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.registry.domain.fields import masked_fields
 from services.rpc.errors import InvalidArgumentError
+from services.rpc.update_mask import masked_fields
 
 ALLOWED = ("description", "tags")
 

@@ -6,8 +6,8 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from services.registry.servicers.times import duration, moment, span, timestamp
 from services.rpc.errors import InvalidArgumentError
+from services.rpc.times import duration, moment, span, timestamp
 
 
 def test_moments_come_back() -> None:
