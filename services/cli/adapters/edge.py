@@ -12,6 +12,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 from inferplane.discovery.v1 import discovery_service_pb2_grpc
 from inferplane.generation.v1 import generation_service_pb2_grpc
+from inferplane.metering.v1 import api_key_service_pb2_grpc, project_service_pb2_grpc
 from inferplane.registry.v1 import (
     artifact_service_pb2_grpc,
     endpoint_service_pb2_grpc,
@@ -20,10 +21,10 @@ from inferplane.registry.v1 import (
 )
 from inferplane.router.v1 import router_service_pb2_grpc
 
+from services.cli.adapters import access
 from services.cli.domain import failures
 from services.cli.domain.exit_code import StatusError
 from services.rpc import address as addresses
-from services.rpc import channel as channels
 from services.rpc.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -37,7 +38,9 @@ from services.rpc.errors import (
     InvalidArgumentError,
     NotFoundError,
     OutOfRangeError,
+    PermissionDeniedError,
     ResourceExhaustedError,
+    UnauthenticatedError,
     UnavailableError,
     UnimplementedError,
 )
@@ -58,11 +61,14 @@ _KINDS: tuple[type[InferplaneError], ...] = (
     InvalidArgumentError,
     NotFoundError,
     OutOfRangeError,
+    PermissionDeniedError,
     ResourceExhaustedError,
+    UnauthenticatedError,
     UnavailableError,
     UnimplementedError,
 )
 _BY_STATUS = {kind.kind.name: kind for kind in _KINDS}
+_ABOUT_KEYS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _DETAILS_KEY = "grpc-status-details-bin"
 # Parts of gRPC's own texts; it tells these cases apart in no other way.
 _NO_CONNECTION = "ailed to connect"
@@ -84,6 +90,8 @@ class Edge:
         self.placements = placement_service_pb2_grpc.PlacementServiceStub(channel)
         self.discovery = discovery_service_pb2_grpc.DiscoveryServiceStub(channel)
         self.generation = generation_service_pb2_grpc.GenerationServiceStub(channel)
+        self.projects = project_service_pb2_grpc.ProjectServiceStub(channel)
+        self.api_keys = api_key_service_pb2_grpc.ApiKeyServiceStub(channel)
         self.router = router_service_pb2_grpc.RouterServiceStub(channel)
 
 
@@ -91,7 +99,7 @@ class Edge:
 async def connect(address: str) -> AsyncIterator[Edge]:
     """Clients on a channel to `address` that is closed at the end."""
     target = str(addresses.parse(address, "--address"))
-    async with channels.connect(target) as channel:
+    async with access.open_channel(target) as channel:
         yield Edge(target, channel)
 
 
@@ -137,6 +145,8 @@ def to_error(error: grpc.aio.AioRpcError, address: str) -> InferplaneError:
         return failures.no_edge(address)
     if text == _OWN_DEADLINE:
         text = "there was no answer in the time that the call had"
+    if error.code() in _ABOUT_KEYS:
+        text = failures.about_key(text, access.origin(address))
     kind = _BY_STATUS.get(error.code().name)
     if kind is None:
         return StatusError(error.code().name, text)

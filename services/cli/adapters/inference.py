@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from services.cli.adapters import http
+from services.cli.adapters import access, http
 from services.cli.domain import failures
 from services.cli.domain.exit_code import StatusError, status_of_http
 from services.rpc import address as addresses
 
 # Part of the worker's text; REST has nothing else that tells this case apart.
 _WRITES_TEXT = "is a language model"
+_ABOUT_KEYS = (401, 403)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def infer(call: InferenceCall) -> Any:
         method="POST",
         path=f"/v2/models/{quote(call.endpoint, safe='')}{pinned}/infer",
         body=call.body,
-        headers={"content-type": "application/json"},
+        headers={"content-type": "application/json", **access.headers(call.address)},
         timeout=call.seconds,
     )
     answer = http.send(addresses.parse(call.address, "--address"), request)
@@ -48,4 +49,6 @@ def infer(call: InferenceCall) -> Any:
     text = str(told)
     if _WRITES_TEXT in text:
         text += f"\nTry: inferplane generate {call.endpoint} PROMPT"
+    if answer.status in _ABOUT_KEYS:
+        text = failures.about_key(text, access.origin(call.address))
     raise StatusError(status_of_http(answer.status), text)

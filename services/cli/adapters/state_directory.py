@@ -98,6 +98,7 @@ class StateDirectory:
         self.path = path.expanduser().absolute()
         self.logs = self.path / "logs"
         self.run = self.path / "run"
+        self.admin_key = self.path / "admin.key"  # written by metering, once
         self._lock = self.path / "lock"
         self._processes = self.run / "processes.json"
         self._services = self.run / "services.json"
@@ -203,6 +204,11 @@ class StateDirectory:
                 metadata={"state_dir": str(self.path)},
             )
         return Services(**record)
+
+    def running_edge(self) -> str | None:
+        """Where the edge of the running `up` listens; asks for no lock, so it is in nobody's way."""
+        record = _read_json(self._services)
+        return Services(**record).edge if record and self.supervisor() else None
 
     def write_metrics_targets(self, targets: Sequence[dict[str, Any]]) -> None:
         """Write what Prometheus is to scrape, in the format of its file_sd."""

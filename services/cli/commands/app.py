@@ -17,7 +17,7 @@ from services.cli.commands import (
     status,
     tuning,
 )
-from services.cli.commands.options import SERVE_PANEL
+from services.cli.commands.options import SERVE_PANEL, key_option
 
 _HELP_OPTIONS = ["--help", "-h"]
 
@@ -61,8 +61,19 @@ def _root(*, version: _Version = False) -> None:
 def command() -> Any:
     """The command line, ready to run."""
     root = typer.main.get_command(app)
+    _add_key_options(root)
     _show_no_type_of_flags(root)
     return root
+
+
+def _add_key_options(command: Any) -> None:
+    """Who is called is asked which key to show: the option goes with `--address`."""
+    for place, option in enumerate(command.params):
+        if option.name == "address":
+            command.params.insert(place + 1, key_option())
+            break
+    for inner in getattr(command, "commands", {}).values():
+        _add_key_options(inner)
 
 
 def _show_no_type_of_flags(command: Any) -> None:

@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.main
 
 if TYPE_CHECKING:
     from services.cli.adapters.state_directory import StateDirectory
@@ -102,3 +103,37 @@ def state_directory(path: Path | None) -> "StateDirectory":
     from services.cli.adapters.state_directory import StateDirectory, default_path
 
     return StateDirectory(path or default_path())
+
+
+def _give_key(value: str | None) -> str | None:
+    if value is not None:
+        from services.cli.adapters import access
+
+        access.give(value, "--api-key or INFERPLANE_API_KEY")
+    return value
+
+
+_ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        envvar="INFERPLANE_API_KEY",
+        metavar="TOKEN",
+        help="The API key to call with; others see what is typed, so the variable is safer.",
+        show_default="admin.key of the mesh that runs on the state directory",
+        expose_value=False,
+        callback=_give_key,
+    ),
+]
+_calling = typer.Typer()
+
+
+@_calling.command()
+def _call(*, api_key: _ApiKey = None) -> None:
+    """Has the option that every command has which calls the edge; nobody runs it."""
+
+
+def key_option() -> Any:
+    """`--api-key`, ready for a command."""
+    options = typer.main.get_command(_calling).params
+    return next(option for option in options if option.name == "api_key")

@@ -23,3 +23,13 @@ def no_edge(address: str) -> UnavailableError:
         reason=NO_EDGE,
         metadata={"address": address},
     )
+
+
+def about_key(text: str, origin: str | None) -> str:
+    """A refusal by the edge, with which key was sent and what to do."""
+    if origin is None:
+        return (
+            f"{text}\nNo API key was sent. Try: --api-key or INFERPLANE_API_KEY; an admin makes keys with"
+            " inferplane keys create, the first one lies in admin.key of the mesh's state directory"
+        )
+    return f"{text}\nThe API key that was sent is that of {origin}"

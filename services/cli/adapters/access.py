@@ -1,0 +1,129 @@
+"""How the edge is called: with which API key. The one place for gRPC and HTTP."""
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from pydantic import SecretStr
+
+from services.cli.adapters.keyed_channel import KeyedChannel
+from services.cli.adapters.state_directory import StateDirectory, default_path
+from services.cli.domain.exit_code import UsageError
+from services.rpc import address as addresses
+from services.rpc import channel as channels
+from services.rpc.address import Address
+from services.rpc.settings import PREFIX, Settings, load
+
+API_KEY_OPTION = "--api-key"
+
+
+class _Environment(Settings):
+    """Where a key may be said without an option."""
+
+    api_key: SecretStr = SecretStr("")
+    state_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """An API key that calls carry."""
+
+    token: str
+    origin: str  # where it was found, as errors tell it
+
+    def __repr__(self) -> str:
+        return f"Credential(origin={self.origin!r})"
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What a call carries."""
+        return (("authorization", f"Bearer {self.token}"),)
+
+
+_given: ContextVar[Credential | None] = ContextVar("api_key", default=None)
+
+
+def give(token: str, origin: str) -> None:
+    """From now on calls of this context carry this key, wherever they go."""
+    _given.set(_checked(token, origin))
+
+
+@contextmanager
+def given(token: str, origin: str) -> Iterator[None]:
+    """The same within the block only."""
+    before = _given.set(_checked(token, origin))
+    try:
+        yield
+    finally:
+        _given.reset(before)
+
+
+def credential(address: str) -> Credential | None:
+    """The key for calls to `address`: that given, or the environment's, or the state directory's."""
+    found = _given.get()
+    if found is not None:
+        return found
+    environment = load(_Environment)
+    if said := environment.api_key.get_secret_value():
+        return _checked(said, f"{PREFIX}API_KEY")
+    return _of_state(StateDirectory(environment.state_dir or default_path()), address)
+
+
+def origin(address: str) -> str | None:
+    """Where the key for calls to `address` was found; None without one."""
+    found = credential(address)
+    return found.origin if found else None
+
+
+def headers(address: str) -> dict[str, str]:
+    """What an HTTP request to `address` carries."""
+    found = credential(address)
+    return dict(found.metadata) if found else {}
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """A channel to `address` whose calls carry the key, if there is one."""
+    channel = channels.connect(address)
+    found = credential(address)
+    return KeyedChannel(channel, found.metadata) if found else channel
+
+
+def _of_state(state: StateDirectory, address: str) -> Credential | None:
+    """The admin key of the mesh that runs on the directory: for its own edge only, it is nobody else's to see."""
+    edge = state.running_edge()
+    if edge is None or not _is_same(addresses.parse(edge), addresses.parse(address, "--address")):
+        return None
+    try:
+        token = state.admin_key.read_text()
+    except (OSError, UnicodeDecodeError):  # none is there, or it is another user's
+        return None
+    return _checked(token, str(state.admin_key)) if token.strip() else None
+
+
+def _is_same(edge: Address, called: Address) -> bool:
+    """Whether a call to one address reaches the edge that listens at another of this machine."""
+    if edge == called:
+        return True
+    return bool(edge.port) and edge.port == called.port and _is_here(edge) and _is_here(called)
+
+
+def _is_here(address: Address) -> bool:
+    if address.host == "localhost":
+        return True
+    try:
+        host = ipaddress.ip_address(address.host)
+    except ValueError:
+        return False
+    return host.is_loopback or host.is_unspecified
+
+
+def _checked(token: str, origin: str) -> Credential:
+    """Headers can't carry everything that can be typed."""
+    plain = token.strip()
+    if not plain or not plain.isascii() or not plain.isprintable() or " " in plain:
+        raise UsageError(f"{origin}: is no API key; allowed: the token as it was shown")
+    return Credential(plain, origin)

@@ -1,0 +1,147 @@
+"""X.509: authorities of our own, and the certificates that they give."""
+
+import datetime
+import ipaddress
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from services.rpc.tls import PeerKind
+
+_EARLY = datetime.timedelta(hours=1)  # for clocks that are late
+# What BoringSSL (Envoy, gRPC) takes by itself; Ed25519 it doesn't.
+_CURVE = ec.SECP256R1()
+_USES = {
+    PeerKind.EDGE: (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
+    PeerKind.WORKER: (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
+    PeerKind.SERVICE: (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
+    PeerKind.CLIENT: (ExtendedKeyUsageOID.CLIENT_AUTH,),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Whom a certificate is for."""
+
+    name: str
+    kind: PeerKind
+    dns: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()  # of IP
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    @property
+    def parsed(self) -> x509.Certificate:
+        """The certificate."""
+        return x509.load_pem_x509_certificate(self.certificate)
+
+    @property
+    def serial(self) -> str:
+        """Its number, as OpenSSL prints it."""
+        return serial_of(self.parsed)
+
+
+def serial_of(certificate: x509.Certificate) -> str:
+    """A certificate's number, as OpenSSL prints it."""
+    return f"{certificate.serial_number:040X}"
+
+
+def make_authority(now: datetime.datetime, days: int) -> Issued:
+    """A new authority. Each has a name of its own, so that two of them are told apart."""
+    key = ec.generate_private_key(_CURVE)
+    number = x509.random_serial_number()
+    name = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "inferplane"),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"inferplane CA {number % (1 << 32):08x}"),
+        ]
+    )
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(number)
+        .not_valid_before(now - _EARLY)
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return _issued(builder.sign(key, hashes.SHA256()), key)
+
+
+def issue(authority: Issued, subject: Subject, now: datetime.datetime, days: float) -> Issued:
+    """A certificate with a new key; it ends with its authority at the latest."""
+    signer = _private_key(authority.key)
+    issuer = authority.parsed
+    key = ec.generate_private_key(_CURVE)
+    ends = min(now + datetime.timedelta(days=days), issuer.not_valid_after_utc)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject.name)]))
+        .issuer_name(issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(min(now - _EARLY, ends - datetime.timedelta(seconds=1)))
+        .not_valid_after(ends)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(_USES[subject.kind]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_names(subject)), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return _issued(builder.sign(signer, hashes.SHA256()), key)
+
+
+def _names(subject: Subject) -> list[x509.GeneralName]:
+    dns = dict.fromkeys((subject.kind.server_name, *subject.dns))
+    return [
+        x509.UniformResourceIdentifier(subject.kind.uri),
+        *(x509.DNSName(name) for name in dns),
+        *(x509.IPAddress(ipaddress.ip_address(text)) for text in dict.fromkeys(subject.addresses)),
+    ]
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pem, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the authority's key is no elliptic one")
+    return key
+
+
+def _issued(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Issued:
+    return Issued(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )
