@@ -1,0 +1,110 @@
+"""The metering process: reads settings, builds the areas, serves until SIGTERM or SIGINT."""
+
+import asyncio
+import errno
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from services.metering import identity
+from services.metering.adapters.database import Database
+from services.metering.area import Area, Surroundings
+from services.metering.settings import MeteringSettings
+from services.rpc import state_lock
+from services.rpc.clock import SystemClock
+from services.rpc.errors import FailedPreconditionError, InferplaneError
+from services.rpc.metrics import MetricsInterceptor
+from services.rpc.server import RpcServer, stop_requested
+from services.rpc.settings import SettingsError, load
+from services.rpc.telemetry import configure_logs, serve_metrics
+
+_LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what pages, watch responses and batches of usage need
+
+
+def _prepare_folder(folder: Path) -> None:
+    """Make metering's folder; FailedPreconditionError if it can't be written."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    except OSError as error:
+        raise FailedPreconditionError(
+            f"{error.filename}: {error.strerror}; INFERPLANE_STATE_DIR must lead to a folder that this"
+            " user may write"
+        ) from error
+
+
+@asynccontextmanager
+async def surroundings(
+    settings: MeteringSettings, metrics: CollectorRegistry
+) -> AsyncIterator[Surroundings]:
+    """The folder, its lock and the open database."""
+    folder = settings.state_dir.absolute() / "metering"
+    _prepare_folder(folder)
+    with state_lock.held(folder / "metering.lock", "metering"):
+        async with Database.open(folder / "metering.db") as database:
+            yield Surroundings(
+                settings=settings,
+                database=database,
+                clock=SystemClock(),
+                metrics=metrics,
+                folder=folder,
+            )
+
+
+def build(around: Surroundings) -> Sequence[Area]:
+    """All areas, each after what it needs; they start in this order."""
+    people = identity.build(around)
+    return [people]
+
+
+async def serve(
+    settings: MeteringSettings, stop: asyncio.Event, metrics: CollectorRegistry = REGISTRY
+) -> None:
+    """Serve until `stop` is set, then finish what runs."""
+    async with surroundings(settings, metrics) as around:
+        areas = build(around)
+        for area in areas:
+            await area.start()
+        serve_metrics(settings.metrics_address)
+        server = RpcServer(
+            address=settings.metering_address,
+            max_message_bytes=max(settings.max_message_bytes, _LEAST_MESSAGE_BYTES),
+            interceptors=[MetricsInterceptor(metrics)],
+        )
+        for area in areas:
+            area.register(server.grpc)
+        await server.start([name for area in areas for name in area.services])
+        async with asyncio.TaskGroup() as background:
+            tasks = [background.create_task(area.run()) for area in areas]
+            await server.set_health("", serving=True)
+            await stop.wait()
+            for area in areas:
+                area.close()
+            await server.stop(settings.drain_seconds)
+            for task in tasks:
+                task.cancel()
+
+
+async def _run(settings: MeteringSettings) -> None:
+    await serve(settings, stop_requested())
+
+
+def main() -> int:
+    """Run the process; returns its exit code."""
+    try:
+        settings = load(MeteringSettings)
+        configure_logs(service="metering", level=settings.log_level, style=settings.log_style)
+        asyncio.run(_run(settings))
+    except (InferplaneError, SettingsError) as error:
+        sys.stderr.write(f"metering: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Metering's stores, files and connections to the outside."""

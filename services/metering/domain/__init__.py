@@ -1,0 +1,1 @@
+"""What metering knows and decides: plain values, no input or output."""

@@ -1,0 +1,1 @@
+"""Use cases of metering and its background work."""

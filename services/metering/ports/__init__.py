@@ -1,0 +1,1 @@
+"""What metering needs from outside, as small Protocols."""

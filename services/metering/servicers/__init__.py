@@ -1,0 +1,1 @@
+"""Metering's gRPC services: messages in, use cases, messages out."""
