@@ -11,7 +11,7 @@ from services.worker.llm.domain.generation import GenerationRequest, TokenId
 from services.worker.llm.domain.sampling_checks import SamplingLimits, fit
 from services.worker.llm.domain.sampling_settings import SamplingSettings
 
-_LONG_TEXT = 4 * 1024  # characters; cutting up a longer one would hold the event loop
+_LONG_TEXT = 4 * 1024  # characters, or tokens; cutting up a longer one would hold the event loop
 _MOST_NAMED = 16  # wrong tokens that are told
 
 
@@ -38,6 +38,7 @@ class ChatPrompt:
 
 
 Prompt: TypeAlias = TextPrompt | TokenPrompt | ChatPrompt
+_Tokens: TypeAlias = tuple[tuple[TokenId, ...], int]  # and the text's characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +66,12 @@ async def request_of(
     """A checked request. Raises InvalidArgumentError; `field` is what the prompt is called."""
     if isinstance(prompt, TokenPrompt):
         fit(sampling, len(prompt.ids), limits_of(served))  # before all of them are looked at
-    tokens = await _tokens(served, prompt, field)
+    tokens, characters = await _tokens(served, prompt, field)
     if not tokens:
         raise InvalidArgumentError.of_field(field, "empty; allowed: at least one token")
     return GenerationRequest(
         prompt=tokens,
+        characters=characters,
         sampling=fit(sampling, len(tokens), limits_of(served)),
         tenant=terms.tenant,
         priority=terms.priority,
@@ -78,11 +80,13 @@ async def request_of(
     )
 
 
-async def _tokens(served: ServedText, prompt: Prompt, field: str) -> tuple[TokenId, ...]:
+async def _tokens(served: ServedText, prompt: Prompt, field: str) -> _Tokens:
     match prompt:
         case TokenPrompt(ids):
             _check_ids(ids, served.tokenizer.vocabulary_size, field)
-            return ids
+            if len(ids) <= _LONG_TEXT:
+                return ids, _characters(served, ids)
+            return ids, await asyncio.to_thread(_characters, served, ids)
         case TextPrompt(text) if len(text) <= _LONG_TEXT:
             return _encoded(served, text, special=True)
         case TextPrompt(text):
@@ -102,7 +106,7 @@ def _check_ids(ids: tuple[TokenId, ...], vocabulary_size: int, field: str) -> No
         )
 
 
-def _conversation(served: ServedText, prompt: ChatPrompt, field: str) -> tuple[TokenId, ...]:
+def _conversation(served: ServedText, prompt: ChatPrompt, field: str) -> _Tokens:
     """Blocks as long as the template takes, which also writes what the model wants at the beginning."""
     if served.template is None:
         raise InvalidArgumentError.of_field(
@@ -111,5 +115,11 @@ def _conversation(served: ServedText, prompt: ChatPrompt, field: str) -> tuple[T
     return _encoded(served, served.template.render(prompt.messages, prompt.options), special=False)
 
 
-def _encoded(served: ServedText, text: str, *, special: bool) -> tuple[TokenId, ...]:
-    return tuple(served.tokenizer.encode(text, special=special, limit=served.context_length))
+def _encoded(served: ServedText, text: str, *, special: bool) -> _Tokens:
+    ids = served.tokenizer.encode(text, special=special, limit=served.context_length)
+    return tuple(ids), len(text)
+
+
+def _characters(served: ServedText, ids: tuple[TokenId, ...]) -> int:
+    text = b"".join(map(served.tokenizer.token_bytes, ids))
+    return len(text.decode("utf-8", "replace"))

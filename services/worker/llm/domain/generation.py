@@ -23,6 +23,7 @@ class GenerationRequest:
     """One checked request; `sampling.n` texts continue the same prompt."""
 
     prompt: tuple[TokenId, ...]  # never empty; all of them tokens of the model
+    characters: int = 0  # of the prompt's text
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     tenant: str = ""
     priority: int = 0  # lower goes first
