@@ -1,5 +1,6 @@
 """Addresses that services listen on and dial: `host:port` or `unix:/path`."""
 
+import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,16 @@ class Address:
         if self.path is not None:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is TCP that nobody beyond this machine reaches."""
+        if self.path is not None:
+            return False
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
 
 def parse(text: str, field: str = "address") -> Address:

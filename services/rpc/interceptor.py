@@ -31,6 +31,9 @@ _LONGEST_VALUE = 512  # of one text in the details
 _BOX_BYTES = 64  # what the name of a detail's type takes
 _CUT = " ..."
 
+# Looks at a call before its servicer does: its context and the method's path. Raises one of our errors.
+Guard = Callable[["grpc.aio.ServicerContext[Any, Any]", str], None]
+
 
 def code_of(error: InferplaneError) -> grpc.StatusCode:
     """The canonical status code of an error."""
@@ -110,8 +113,9 @@ async def abort(
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Wraps every handler so that servicers only raise domain errors."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Guard | None = None) -> None:
         """One interceptor per server: it remembers the server's handlers."""
+        self._guard = guard
         self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         self._statuses = _Statuses()
 
@@ -139,7 +143,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     def wrapped(self, handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         """The same method, with its errors as statuses."""
         wrap = _wrap_stream if handler.response_streaming else _wrap_unary
-        return wrap(handler, method, self._statuses)
+        return wrap(handler, method, self._statuses, self._guard)
 
 
 class _Statuses:
@@ -205,11 +209,15 @@ def _refuse_undecodable(request: Any, method: str) -> None:
         )
 
 
-def _wrap_unary(handler: Any, method: str, statuses: _Statuses) -> grpc.RpcMethodHandler[Any, Any]:
+def _wrap_unary(
+    handler: Any, method: str, statuses: _Statuses, guard: Guard | None
+) -> grpc.RpcMethodHandler[Any, Any]:
     behaviour = handler.stream_unary if handler.request_streaming else handler.unary_unary
 
     async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
+            if guard is not None:
+                guard(context, method)
             _refuse_undecodable(request, method)
             return await behaviour(request, context)
         except grpc.aio.AbortError:
@@ -225,13 +233,17 @@ def _wrap_unary(handler: Any, method: str, statuses: _Statuses) -> grpc.RpcMetho
     return make(call, _decoder(handler.request_deserializer), handler.response_serializer)
 
 
-def _wrap_stream(handler: Any, method: str, statuses: _Statuses) -> grpc.RpcMethodHandler[Any, Any]:
+def _wrap_stream(
+    handler: Any, method: str, statuses: _Statuses, guard: Guard | None
+) -> grpc.RpcMethodHandler[Any, Any]:
     behaviour = handler.stream_stream if handler.request_streaming else handler.unary_stream
 
     async def generate(
         request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         try:
+            if guard is not None:
+                guard(context, method)
             _refuse_undecodable(request, method)
             async for response in behaviour(request, context):
                 yield response
@@ -242,6 +254,8 @@ def _wrap_stream(handler: Any, method: str, statuses: _Statuses) -> grpc.RpcMeth
 
     async def write(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         try:
+            if guard is not None:
+                guard(context, method)
             _refuse_undecodable(request, method)
             await behaviour(request, context)
         except grpc.aio.AbortError:

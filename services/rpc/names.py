@@ -1,7 +1,8 @@
 """Resource names and ids: the one place that knows their patterns.
 
 `models/{model}` · `models/{model}/versions/{version}` · `models/{model}/aliases/{alias}` · `endpoints/{endpoint}` ·
-`pools/{pool}/placements/{model}@{version}` · `workers/{worker}`. Ids are safe in URLs, file names and Envoy resources.
+`pools/{pool}/placements/{model}@{version}` · `workers/{worker}` · `projects/{project}` · `projects/{project}/keys/{key}`.
+Ids are safe in URLs, file names and Envoy resources.
 """
 
 import re
@@ -122,6 +123,32 @@ class WorkerName:
         return f"workers/{self.worker}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ProjectName:
+    """`projects/{project}`."""
+
+    project: str
+
+    def __str__(self) -> str:
+        return f"projects/{self.project}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyName:
+    """`projects/{project}/keys/{key}`; `{key}` is the `jti` of the key's token."""
+
+    project: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"projects/{self.project}/keys/{self.key}"
+
+    @property
+    def parent(self) -> ProjectName:
+        """The project that pays for its calls."""
+        return ProjectName(self.project)
+
+
 TargetName: TypeAlias = VersionName | AliasName
 
 
@@ -199,3 +226,15 @@ def parse_worker(field: str, name: str) -> WorkerName:
     """Parse `workers/{worker}`; InvalidArgumentError names `field`."""
     (worker,) = _segments(field, name, "workers/{worker}")
     return WorkerName(check_id(field, worker))
+
+
+def parse_project(field: str, name: str) -> ProjectName:
+    """Parse `projects/{project}`; InvalidArgumentError names `field`."""
+    (project,) = _segments(field, name, "projects/{project}")
+    return ProjectName(check_id(field, project))
+
+
+def parse_key(field: str, name: str) -> KeyName:
+    """Parse `projects/{project}/keys/{key}`; InvalidArgumentError names `field`."""
+    project, key = _segments(field, name, "projects/{project}/keys/{key}")
+    return KeyName(check_id(field, project), check_id(field, key))

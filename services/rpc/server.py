@@ -13,8 +13,9 @@ from grpc_reflection.v1alpha import reflection
 
 from services.rpc import address as addresses
 from services.rpc.errors import UnavailableError
-from services.rpc.interceptor import ErrorInterceptor
+from services.rpc.interceptor import ErrorInterceptor, Guard
 from services.rpc.mapped_methods import MappedMethods
+from services.rpc.tls import PLAIN, Security, TlsFiles, server_credentials
 
 _log = structlog.get_logger(__name__)
 
@@ -34,6 +35,8 @@ class RpcServer:
         address: str,
         max_message_bytes: int,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        security: Security = PLAIN,
+        guard: Guard | None = None,
     ) -> None:
         """Assign only; nothing listens yet.
 
@@ -41,10 +44,13 @@ class RpcServer:
             address: `host:port` (port 0: any free one) or `unix:/path`.
             max_message_bytes: largest message in either direction.
             interceptors: run inside the error mapping.
+            security: of TCP.
+            guard: looks at each call first.
         """
         self._address = addresses.parse(address)
         limit = max_message_bytes + _FRAMING_BYTES
-        self._errors = ErrorInterceptor()
+        self._security = security
+        self._errors = ErrorInterceptor(guard)
         self._server = grpc.aio.server(
             interceptors=[self._errors, *interceptors] if interceptors else (),
             options=[
@@ -78,10 +84,11 @@ class RpcServer:
         # It asks which class the server is of.
         reflection.enable_server_reflection(names, self._server)
         await self.health.set("", NOT_SERVING)
+        files = self._security.files_for(self._address)
         addresses.prepare_socket(self._address)
         old = os.umask(0o177)  # the socket belongs to this user alone
         try:
-            port = self._server.add_insecure_port(str(self._address))
+            port = self._listen(files)
         except RuntimeError as error:  # grpc's only word for every failure to bind
             raise UnavailableError(
                 f"can't listen on {self._address}: it is taken, or not an address of this machine",
@@ -97,6 +104,12 @@ class RpcServer:
         await self._server.start()
         _log.info("listening", address=self.address)
         return self.address
+
+    def _listen(self, files: TlsFiles | None) -> int:
+        address = str(self._address)
+        if files is None:
+            return self._server.add_insecure_port(address)
+        return self._server.add_secure_port(address, server_credentials(files))
 
     async def set_health(self, service: str, *, serving: bool) -> None:
         """Report health of the whole server (`""`) or of one service name."""

@@ -1,10 +1,14 @@
 """The only reader of the environment: turns INFERPLANE_* variables into frozen settings, or says what is wrong."""
 
 import os
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+if TYPE_CHECKING:
+    from services.rpc.tls import Security
 
 PREFIX = "INFERPLANE_"
 
@@ -19,6 +23,17 @@ class Settings(BaseSettings):
     """Base of every service's settings: one field is one variable, `INFERPLANE_` + the field's name in capitals."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    # Folder with cert.pem, key.pem and ca.pem: TCP is TLS then, and peers must show a certificate. None: plain.
+    tls_dir: Path | None = None
+    insecure_tcp: bool = False  # plain TCP beyond this machine is wanted
+
+    def security(self) -> "Security":
+        """How TCP is guarded; reads the certificate. Raises FailedPreconditionError."""
+        # Commands that only start processes read settings too, and should begin at once.
+        from services.rpc.tls import Security, TlsFiles
+
+        return Security(TlsFiles(self.tls_dir) if self.tls_dir else None, self.insecure_tcp)
 
 
 def load(kind: type[S], **overrides: Any) -> S:

@@ -17,7 +17,8 @@ def replace(folder: Path, files: Mapping[str, bytes]) -> None:
     Who reads sees one set or the other. Envoy hears of the link's change; the set before stays for who reads it now.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    before = os.readlink(folder / CURRENT) if (folder / CURRENT).is_symlink() else None
+    link = folder / CURRENT
+    before = link.readlink().name if link.is_symlink() else None
     fresh = folder / f"{_SET}{secrets.token_hex(6)}"
     fresh.mkdir(mode=0o700)
     for name, content in files.items():
@@ -27,9 +28,9 @@ def replace(folder: Path, files: Mapping[str, bytes]) -> None:
     for name in files:
         if not (folder / name).is_symlink():
             if before is None:
-                _point(folder / CURRENT, fresh.name)
+                _point(link, fresh.name)
             _point(folder / name, f"{CURRENT}/{name}")
-    _point(folder / CURRENT, fresh.name)
+    _point(link, fresh.name)
     _sync(folder)
     for old in folder.glob(f"{_SET}*"):
         if old.name not in (fresh.name, before):

@@ -1,6 +1,6 @@
 """X.509: authorities of our own, and the certificates that they give."""
 
-import datetime
+import datetime as dt
 import ipaddress
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from services.rpc.tls import PeerKind
 
-_EARLY = datetime.timedelta(hours=1)  # for clocks that are late
+_EARLY = dt.timedelta(hours=1)  # for clocks that are late
 # What BoringSSL (Envoy, gRPC) takes by itself; Ed25519 it doesn't.
 _CURVE = ec.SECP256R1()
 _USES = {
@@ -55,7 +55,7 @@ def serial_of(certificate: x509.Certificate) -> str:
     return f"{certificate.serial_number:040X}"
 
 
-def make_authority(now: datetime.datetime, days: int) -> Issued:
+def make_authority(now: dt.datetime, days: int) -> Issued:
     """A new authority. Each has a name of its own, so that two of them are told apart."""
     key = ec.generate_private_key(_CURVE)
     number = x509.random_serial_number()
@@ -72,7 +72,7 @@ def make_authority(now: datetime.datetime, days: int) -> Issued:
         .public_key(key.public_key())
         .serial_number(number)
         .not_valid_before(now - _EARLY)
-        .not_valid_after(now + datetime.timedelta(days=days))
+        .not_valid_after(now + dt.timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -80,19 +80,19 @@ def make_authority(now: datetime.datetime, days: int) -> Issued:
     return _issued(builder.sign(key, hashes.SHA256()), key)
 
 
-def issue(authority: Issued, subject: Subject, now: datetime.datetime, days: float) -> Issued:
+def issue(authority: Issued, subject: Subject, now: dt.datetime, days: float) -> Issued:
     """A certificate with a new key; it ends with its authority at the latest."""
     signer = _private_key(authority.key)
     issuer = authority.parsed
     key = ec.generate_private_key(_CURVE)
-    ends = min(now + datetime.timedelta(days=days), issuer.not_valid_after_utc)
+    ends = min(now + dt.timedelta(days=days), issuer.not_valid_after_utc)
     builder = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject.name)]))
         .issuer_name(issuer.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(min(now - _EARLY, ends - datetime.timedelta(seconds=1)))
+        .not_valid_before(min(now - _EARLY, ends - dt.timedelta(seconds=1)))
         .not_valid_after(ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
@@ -132,7 +132,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the authority's key is no elliptic one")
+        raise TypeError("the authority's key is no elliptic one")
     return key
 
 
