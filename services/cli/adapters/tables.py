@@ -34,8 +34,9 @@ def size(count: int) -> str:
     raise AssertionError("the last unit fits everything")
 
 
-def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in sorted(pairs))
+def pairs(found: Iterable[tuple[str, str]]) -> str:
+    """Words with their values, such as tags."""
+    return ", ".join(f"{key}={value}" for key, value in sorted(found))
 
 
 def _tensors(specs: Iterable[model_pb2.TensorSpec]) -> str:
@@ -90,7 +91,7 @@ def models(
         ("NAME", lambda model: short(model.name)),
         ("VERSIONS", lambda model: ", ".join(of_model[model.name])),
         ("DESCRIPTION", lambda model: model.description),
-        ("TAGS", lambda model: _pairs(model.tags.items())),
+        ("TAGS", lambda model: pairs(model.tags.items())),
         ("CREATED", lambda model: when(model.create_time)),
     ]
 
@@ -133,7 +134,7 @@ def version_fields(version: model_pb2.ModelVersion) -> dict[str, str]:
         "outputs": _tensors(version.outputs),
         **settings_fields(version.settings),
         "tuning": tuning_line(version),
-        "lineage": _pairs(version.lineage.items()),
+        "lineage": pairs(version.lineage.items()),
         "created": when(version.create_time),
     }
 
@@ -145,7 +146,7 @@ def model_fields(whole: WholeModel) -> dict[str, str]:
     return {
         "model": short(model.name),
         "description": model.description,
-        "tags": _pairs(model.tags.items()),
+        "tags": pairs(model.tags.items()),
         "versions": ", ".join(f"{short(v.name)} {_state(v)}" for v in whole.versions),
         "aliases": ", ".join(f"{name} → {short(alias.version)}" for name, alias in aliases),
         "created": when(model.create_time),
@@ -167,7 +168,7 @@ def endpoint_fields(endpoint: endpoint_pb2.Endpoint) -> dict[str, str]:
         "sticky": endpoint.sticky_header,
         "mirror": _mirror(endpoint),
         "timeout": _timeout(endpoint),
-        "tags": _pairs(endpoint.tags.items()),
+        "tags": pairs(endpoint.tags.items()),
         "updated": when(endpoint.update_time),
     }
 

@@ -11,13 +11,16 @@ from services.cli.commands import (
     aliases,
     endpoints,
     generation,
+    keys,
+    limits,
     machine,
     models,
+    projects,
     serving,
     status,
     tuning,
 )
-from services.cli.commands.options import SERVE_PANEL, key_option
+from services.cli.commands.options import ACCOUNT_PANEL, SERVE_PANEL, key_option
 
 _HELP_OPTIONS = ["--help", "-h"]
 
@@ -37,6 +40,8 @@ app.add_typer(models.app, name="models", rich_help_panel=SERVE_PANEL)
 app.add_typer(aliases.app, name="aliases", rich_help_panel=SERVE_PANEL)
 app.add_typer(endpoints.app, name="endpoints", rich_help_panel=SERVE_PANEL)
 app.add_typer(serving.traffic, name="traffic", rich_help_panel=SERVE_PANEL)
+for group, name in ((projects.app, "projects"), (keys.app, "keys"), (limits.app, "limits")):
+    app.add_typer(group, name=name, rich_help_panel=ACCOUNT_PANEL)
 
 
 def _say_version(wanted: bool) -> None:

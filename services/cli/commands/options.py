@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 DEFAULT_ADDRESS = "127.0.0.1:8080"
 RUN_PANEL = "Run"
 SERVE_PANEL = "Serve"
+ACCOUNT_PANEL = "Who calls, and what it cost"
 
 
 class Format(StrEnum):

@@ -44,6 +44,9 @@ def test_commands_are_those_promised() -> None:
         "generate", "chat",
         "models push", "models pull", "models list", "models get", "models delete",
         "aliases set", "aliases list", "aliases delete", "traffic set",
+        "projects create", "projects list", "projects get", "projects update",
+        "keys create", "keys list", "keys rotate", "keys revoke", "keys rotate-signing",
+        "limits set", "limits get",
         "endpoints apply", "endpoints list", "endpoints get", "endpoints delete",
     }  # fmt: skip
 
