@@ -59,7 +59,7 @@ from services.registry.servicers.placement_service import PlacementService
 from services.registry.servicers.repository_service import SERVICES, RepositoryService
 from services.registry.servicers.watch_service import WatchService
 from services.registry.settings import RegistrySettings
-from services.rpc import state_lock
+from services.rpc import peers, state_lock
 from services.rpc.channel import connect
 from services.rpc.clock import SystemClock
 from services.rpc.errors import FailedPreconditionError, InferplaneError
@@ -67,11 +67,13 @@ from services.rpc.metrics import MetricsInterceptor
 from services.rpc.server import RpcServer, stop_requested
 from services.rpc.settings import SettingsError, load
 from services.rpc.telemetry import configure_logs, serve_metrics
+from services.rpc.tls import PeerKind, Security
 
 _log = structlog.get_logger(__name__)
 
 _LONGEST_DATABASE_PATH = 504  # bytes; SQLite takes 512 with the suffix of its journal
 _LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what chunks, pages and watch responses need
+_CALLERS = frozenset({PeerKind.EDGE, PeerKind.WORKER, PeerKind.SERVICE})
 _SERVICES = [
     service.full_name
     for module in (
@@ -146,12 +148,14 @@ async def open_store(
 
 
 @asynccontextmanager
-async def open_routes(settings: RegistrySettings) -> AsyncIterator[RouterRoutes | None]:
+async def open_routes(
+    settings: RegistrySettings, security: Security
+) -> AsyncIterator[RouterRoutes | None]:
     """The router to ask whether what was loaded is routed, if there is one."""
     if not settings.router_address:
         yield None
         return
-    async with connect(settings.router_address) as channel:
+    async with connect(settings.router_address, security=security) as channel:
         yield RouterRoutes(channel)
 
 
@@ -250,12 +254,13 @@ async def serve(
     settings: RegistrySettings, stop: asyncio.Event, metrics: CollectorRegistry = REGISTRY
 ) -> None:
     """Serve until `stop` is set, then finish what runs."""
+    security = settings.security()
     async with AsyncExitStack() as stack:
         store, blobs = await stack.enter_async_context(
             open_store(database_path(settings), settings)
         )
         parts = build(
-            settings, store, blobs, await stack.enter_async_context(open_routes(settings))
+            settings, store, blobs, await stack.enter_async_context(open_routes(settings, security))
         )
         await parts.reaper.sweep()
         metrics.register(state_metrics(parts))
@@ -264,6 +269,8 @@ async def serve(
             address=settings.registry_address,
             max_message_bytes=max(settings.max_message_bytes, _LEAST_MESSAGE_BYTES),
             interceptors=[MetricsInterceptor(metrics)],
+            security=security,
+            guard=peers.guard(settings.registry_address, security, _CALLERS),
         )
         register(server, parts)
         await server.start([*_SERVICES, *SERVICES])

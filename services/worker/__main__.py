@@ -66,12 +66,15 @@ async def serve(config: WorkerSettings) -> None:
     stop = server.stop_requested()
     name = WorkerName(f"{config.pool[:54]}-{secrets.token_hex(4)}")
     structlog.contextvars.bind_contextvars(worker=name.worker)
+    security = config.security()
     async with AsyncExitStack() as stack:
-        registry = await stack.enter_async_context(channel.connect(config.registry_address))
-        discovery = await stack.enter_async_context(
-            channel.connect(config.discovery_address or config.registry_address)
+        registry = await stack.enter_async_context(
+            channel.connect(config.registry_address, security=security)
         )
-        rpc = listening(config)
+        discovery = await stack.enter_async_context(
+            channel.connect(config.discovery_address or config.registry_address, security=security)
+        )
+        rpc = listening(config, security)
         worker = Worker(lease_seconds=config.lease_seconds, health=rpc)
         folder = config.state_dir / "cache"
         probe = _probe(config, name)

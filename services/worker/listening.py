@@ -1,16 +1,26 @@
 """Where the worker listens, and by which of two servers: part of its composition root."""
 
 import importlib.util
-from typing import Protocol, cast
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
 
 import grpc
+import structlog
 from inference import open_inference_pb2, open_inference_pb2_grpc
 from inferplane.generation.v1 import generation_service_pb2, generation_service_pb2_grpc
 from inferplane.oip.v1 import rest_service_pb2, rest_service_pb2_grpc
 from inferplane.openai.v1 import openai_service_pb2, openai_service_pb2_grpc
 
+from services.rpc import address as addresses
+from services.rpc import peers, tls
+from services.rpc.errors import PermissionDeniedError
+from services.rpc.interceptor import Guard
 from services.rpc.server import RpcServer
+from services.rpc.tls import PLAIN, PeerKind, Security, TlsFiles
+from services.worker.domain import caller
+from services.worker.drivers.front import Door
 from services.worker.servicers import fast_stream
+from services.worker.servicers.call import TENANT_HEADER
 from services.worker.servicers.fast_inference import PATH, FastInference
 from services.worker.servicers.fast_stream import FastStream
 from services.worker.servicers.front_server import FrontServer
@@ -21,6 +31,10 @@ from services.worker.servicers.openai_service import OpenAiServicer
 from services.worker.servicers.rest_inference import RestInferenceServicer
 from services.worker.settings import WorkerSettings
 
+_log = structlog.get_logger(__name__)
+
+# Headers that say who calls; only the edge may.
+_IDENTITY = {caller.KEY_HEADER.decode(), caller.SHADOW_HEADER.decode(), TENANT_HEADER}
 _SERVICES = (
     open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name,
     rest_service_pb2.DESCRIPTOR.services_by_name["RestInferenceService"].full_name,
@@ -66,20 +80,52 @@ def _add_servicers(source: AnswerSource, server: grpc.aio.Server) -> None:
     openai_service_pb2_grpc.add_OpenAiServiceServicer_to_server(OpenAiServicer(source), server)
 
 
-def listening(config: WorkerSettings) -> Listening:
-    """The fast front on a unix socket where its codec is installed, else grpcio."""
-    wants_front = config.front == "auto" and config.worker_address.startswith("unix:")
+def listening(config: WorkerSettings, security: Security = PLAIN) -> Listening:
+    """The fast front on a unix socket or TLS where its codec is installed, else grpcio."""
+    files = security.files_for(addresses.parse(config.worker_address))
+    is_guarded = files is not None or config.worker_address.startswith("unix:")
+    wants_front = config.front == "auto" and is_guarded
     if wants_front and importlib.util.find_spec("ngh2") is not None:
-        return _ByFront(config)
-    return _ByGrpcio(config)
+        return _ByFront(config, files)
+    return _ByGrpcio(config, security)
+
+
+def _guard(config: WorkerSettings, security: Security) -> Guard | None:
+    """Who may call: over TLS the edge alone; over plain TCP anybody, but nobody says there who calls."""
+    by_certificate = peers.guard(config.worker_address, security, {PeerKind.EDGE})
+    is_trusted = config.worker_address.startswith("unix:") or security.insecure_tcp
+    return by_certificate if by_certificate is not None or is_trusted else _refuse_identity
+
+
+def _refuse_identity(context: grpc.aio.ServicerContext[Any, Any], method: str) -> None:
+    for key, _ in context.invocation_metadata() or ():
+        if key in _IDENTITY:
+            raise PermissionDeniedError(
+                f"{key} came over plain TCP, where anybody could say it; {method} is served to the"
+                " edge by a unix socket or TLS (INFERPLANE_TLS_DIR), or with INFERPLANE_INSECURE_TCP=1",
+                reason="IDENTITY_UNPROVEN",
+                metadata={"header": str(key), "method": method},
+            )
+
+
+def _is_edge(certificate: Mapping[str, Any]) -> bool:
+    names = certificate.get("subjectAltName", ())
+    kinds = tls.kinds_of(value for form, value in names if form == "URI")
+    if PeerKind.EDGE in kinds:
+        return True
+    _log.warning("refused a peer that is not the edge", certificate=names)
+    return False
 
 
 class _ByGrpcio:
     """grpc.aio, on any address."""
 
-    def __init__(self, config: WorkerSettings) -> None:
+    def __init__(self, config: WorkerSettings, security: Security) -> None:
         self._rpc = RpcServer(
-            address=config.worker_address, max_message_bytes=config.max_message_bytes
+            address=config.worker_address,
+            max_message_bytes=config.max_message_bytes,
+            security=security,
+            guard=_guard(config, security),
         )
         self.set_health = self._rpc.set_health
         self.stop = self._rpc.stop
@@ -98,9 +144,9 @@ class _ByGrpcio:
 
 
 class _ByFront:
-    """The fast front, on a unix socket."""
+    """The fast front, on a unix socket or TLS."""
 
-    def __init__(self, config: WorkerSettings) -> None:
+    def __init__(self, config: WorkerSettings, files: TlsFiles | None) -> None:
         # Imported here, since where ngh2 has no wheel there is no front.
         from services.worker.adapters import grpc_status
         from services.worker.adapters.http2_codec import Ngh2Codec
@@ -110,6 +156,7 @@ class _ByFront:
             max_message_bytes=config.max_message_bytes,
             make_codec=Ngh2Codec,
             status_of=grpc_status.trailers_of,
+            door=None if files is None else Door(tls.server_context(files), _is_edge),
         )
         self.start = self._server.start
         self.set_health = self._server.set_health

@@ -1,14 +1,17 @@
-"""The worker's fast front: a gRPC server on a unix socket, in the event loop's own thread."""
+"""The worker's fast front: a gRPC server on a unix socket or TLS, in the event loop's own thread."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
+import ssl
 import stat
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -29,6 +32,20 @@ _ARRIVING_MESSAGES = 8  # of the largest size, at once
 _UNSENT_MESSAGES = 4  # of the largest size, per connection
 
 
+def _nobody(_certificate: Mapping[str, Any]) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Who comes in by TCP."""
+
+    context: ssl.SSLContext
+    admits: Callable[
+        [Mapping[str, Any]], bool
+    ]  # by the certificate, as `SSLSocket.getpeercert` has it
+
+
 class Front:
     """Listens, and owns connections; `flush` is to be called after each batch of answers."""
 
@@ -40,6 +57,7 @@ class Front:
         status_of: Callable[[InferplaneError], Headers],
         max_message_bytes: int,
         streams: Mapping[bytes, StreamMethod] | None = None,
+        door: Door | None = None,
     ) -> None:
         """Assign only.
 
@@ -49,7 +67,9 @@ class Front:
             status_of: an error's trailers.
             max_message_bytes: largest payload in either direction.
             streams: methods whose requests are many messages, by path; may grow too.
+            door: of TCP, which is not served without.
         """
+        self._door = door
         self._desk = FrontDesk(
             methods=methods,
             make_codec=make_codec,
@@ -58,6 +78,7 @@ class Front:
             arriving=ByteBudget(_ARRIVING_MESSAGES * max_message_bytes),
             max_unsent_bytes=_UNSENT_MESSAGES * max_message_bytes,
             users=frozenset({0, os.getuid()}),
+            admits=_nobody if door is None else door.admits,
             deadlines_set=self._sweep_soon,
             touched=self._touched,
             streams={} if streams is None else streams,
@@ -78,15 +99,31 @@ class Front:
         """Calls that have no status yet."""
         return sum(len(connection.calls) for connection in self._desk.connections)
 
-    async def start(self, address: Address) -> None:
-        """Listen. Raises UnavailableError if the address is taken."""
-        assert address.path is not None
+    async def start(self, address: Address) -> Address:
+        """Listen, and return the address. Raises UnavailableError if it is taken."""
         self._loop = asyncio.get_running_loop()
+        if address.path is None:
+            return await self._start_on_tcp(address)
         self._path = Path(address.path)
         listening = _bound(address)
         self._server = await self._loop.create_unix_server(
             lambda: FrontConnection(self._desk), sock=listening, backlog=_BACKLOG
         )
+        return address
+
+    async def _start_on_tcp(self, address: Address) -> Address:
+        assert self._door is not None
+        try:
+            self._server = await self._loop.create_server(
+                lambda: FrontConnection(self._desk),
+                address.host,
+                address.port,
+                ssl=self._door.context,
+                backlog=_BACKLOG,
+            )
+        except OSError as error:
+            raise _taken(address) from error
+        return Address(host=address.host, port=self._server.sockets[0].getsockname()[1])
 
     def flush(self) -> None:
         """Write the answers that calls have been given: one write for each connection."""
@@ -153,15 +190,19 @@ def _bound(address: Address) -> socket.socket:
         made.bind(str(path))
     except OSError as error:
         made.close()
-        raise UnavailableError(
-            f"can't listen on {address}: it is taken, or not an address of this machine",
-            reason="ADDRESS_UNAVAILABLE",
-            metadata={"address": str(address)},
-        ) from error
+        raise _taken(address) from error
     finally:
         os.umask(old)
     made.settimeout(0)
     return made
+
+
+def _taken(address: Address) -> UnavailableError:
+    return UnavailableError(
+        f"can't listen on {address}: it is taken, or not an address of this machine",
+        reason="ADDRESS_UNAVAILABLE",
+        metadata={"address": str(address)},
+    )
 
 
 def _is_dead(path: Path) -> bool:

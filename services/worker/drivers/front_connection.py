@@ -8,7 +8,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import structlog
 
@@ -43,7 +43,8 @@ class FrontDesk:
     max_message_bytes: int
     arriving: ByteBudget
     max_unsent_bytes: int  # of answers, per connection
-    users: frozenset[int]  # who may connect
+    users: frozenset[int]  # who may connect by a unix socket
+    admits: Callable[[Mapping[str, Any]], bool]  # whether the holder of a certificate may connect
     deadlines_set: Callable[[], None]  # a call has a deadline: look at it from time to time
     touched: Callable[[FrontConnection], None]  # it has something to send
     streams: Mapping[bytes, StreamMethod] = field(default_factory=dict)  # by path
@@ -291,6 +292,9 @@ class FrontConnection(asyncio.Protocol):
         self._methods[call.head.path](call, message)
 
     def _is_welcome(self) -> bool:
+        certificate = self._transport.get_extra_info("peercert")
+        if certificate is not None:
+            return self._desk.admits(certificate)
         option = getattr(socket, "SO_PEERCRED", None)
         peer = self._transport.get_extra_info("socket")
         if option is None or peer is None:  # the socket's mode and folder alone guard it

@@ -8,7 +8,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from services.rpc import address as addresses
 from services.rpc.errors import InferplaneError
 from services.worker.domain.call_head import Headers
-from services.worker.drivers.front import Front
+from services.worker.drivers.front import Door, Front
 from services.worker.ports.http2 import MakeCodec
 from services.worker.servicers.front_methods import MethodTable
 
@@ -28,14 +28,16 @@ class FrontServer:
         max_message_bytes: int,
         make_codec: MakeCodec,
         status_of: Callable[[InferplaneError], Headers],
+        door: Door | None = None,
     ) -> None:
         """Assign only; nothing listens yet.
 
         Args:
-            address: `unix:/path`.
+            address: `unix:/path`; `host:port` with a door.
             max_message_bytes: largest payload in either direction.
             make_codec: of each connection.
             status_of: an error's trailers.
+            door: of TCP.
         """
         self._address = addresses.parse(address)
         self.methods = MethodTable()
@@ -46,6 +48,7 @@ class FrontServer:
             make_codec=make_codec,
             status_of=status_of,
             max_message_bytes=max_message_bytes,
+            door=door,
         )
 
     async def start(self) -> str:
@@ -53,7 +56,7 @@ class FrontServer:
         # The table stands in for a server; the stubs can't know that.
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.methods)
         await self.health.set("", NOT_SERVING)
-        await self._front.start(self._address)
+        self._address = await self._front.start(self._address)
         _log.info("listening", address=str(self._address), front="ngh2")
         return str(self._address)
 
