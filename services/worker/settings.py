@@ -12,6 +12,7 @@ from pydantic_settings import NoDecode
 from services.rpc import address, names
 from services.rpc.errors import InvalidArgumentError
 from services.rpc.settings import Settings
+from services.worker.capture_setting import CaptureSetting
 
 
 class WorkerSettings(Settings):
@@ -63,6 +64,12 @@ class WorkerSettings(Settings):
     # A reader of a stream that takes nothing for so long, or lets so much wait, is taken for gone.
     stalled_reader_seconds: float = Field(default=60.0, gt=0)
     stalled_reader_bytes: int = Field(default=1024**2, gt=0)
+
+    # What is known of texts. None of them is kept, unless `capture` says so (capture_setting.py), as JSON.
+    capture: CaptureSetting = CaptureSetting()
+    safety_scorer: str = "none"  # or `offence`, or package.module:factory
+    # Of prompts' fingerprints; equal on all machines whose fingerprints are to be compared. Empty: this machine's own.
+    fingerprint_key: str = Field(default="", repr=False)
 
     @field_validator("registry_address", "worker_address", "discovery_address", "metrics_address")
     @classmethod

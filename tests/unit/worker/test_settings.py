@@ -19,6 +19,10 @@ from services.worker.settings import WorkerSettings
         ("lease_seconds", "0.1"),
         ("cache_bytes", "many"),
         ("max_batch_size", "0"),
+        ("capture", '{"rules": [{"projects": ["*"]}]}'),
+        ("capture", '{"rules": [{"endpoints": ["*"], "fraction": 2}]}'),
+        ("capture", '{"redact": ["("]}'),
+        ("capture", '{"rule": []}'),
     ],
 )
 def test_a_bad_value_names_its_variable(
@@ -34,6 +38,16 @@ def test_providers_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> N
     """As people write lists in variables."""
     monkeypatch.setenv("INFERPLANE_EXECUTION_PROVIDERS", "A, B")
     assert settings.load(WorkerSettings).execution_providers == ("A", "B")
+
+
+def test_what_is_captured_is_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules with bounds of their own; by default there are none."""
+    assert not settings.load(WorkerSettings).capture.rules
+    said = '{"rules": [{"endpoints": ["chat"], "fraction": 0.5}], "redact": ["ACME-[0-9]+"]}'
+    monkeypatch.setenv("INFERPLANE_CAPTURE", said)
+    (rule,) = settings.load(WorkerSettings).capture.rules
+    assert rule.rule().endpoints == {"chat"}
+    assert rule.rule().retention_days == 7
 
 
 def test_defaults_are_enough() -> None:
