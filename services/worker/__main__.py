@@ -42,6 +42,7 @@ from services.worker.ports.languages import Languages
 from services.worker.servicers.grpc_inference import AnswerSource
 from services.worker.servicers.text_answer import ReaderBounds
 from services.worker.settings import WorkerSettings
+from services.worker.texts import texts
 
 _log = structlog.get_logger("services.worker")
 
@@ -91,7 +92,18 @@ async def serve(config: WorkerSettings) -> None:
         stack.callback(sources.flights.close)
         roster = worker.furnish(_parts(config, worker, rpc, sources, memory))
         bounds = ReaderBounds(config.stalled_reader_seconds, config.stalled_reader_bytes)
-        rpc.serve(AnswerSource(roster, worker.is_ready, RELEASE, config.max_message_bytes, bounds))
+        looked_at = await asyncio.to_thread(texts, config)
+        stack.callback(looked_at.captures.close)
+        rpc.serve(
+            AnswerSource(
+                roster,
+                worker.is_ready,
+                RELEASE,
+                config.max_message_bytes,
+                reader=bounds,
+                watch=looked_at.watch,
+            )
+        )
         identity = _identity(config, name, await rpc.start())
         stack.push_async_callback(rpc.stop, _LAST_GRACE)
         registration = DiscoveryRegistration(discovery, identity, config.lease_seconds)
@@ -103,6 +115,7 @@ async def serve(config: WorkerSettings) -> None:
                 tasks.create_task(roster.run()),
                 tasks.create_task(Upkeep(memory).run()),
                 tasks.create_task(FlightWatch(sources.flights).run()),
+                tasks.create_task(looked_at.desk.run()),
             ]
             await rpc.set_health("", serving=True)
             await stop.wait()

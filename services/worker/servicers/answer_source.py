@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from services.rpc.errors import ResourceExhaustedError
 from services.worker.drivers.roster import Roster
+from services.worker.drivers.served_text import ServedText
+from services.worker.ports.text_watch import NoTextWatch, TextRecord, TextWatch, WatchedCall
+from services.worker.servicers.call import Context, caller, request_id
 from services.worker.servicers.text_answer import ReaderBounds
 
 
@@ -18,6 +21,18 @@ class AnswerSource:
     max_message_bytes: int
     # Of answers that are sent as they are made.
     reader: ReaderBounds = field(default_factory=ReaderBounds)
+    watch: TextWatch = field(default_factory=NoTextWatch)
+
+    def record(self, context: Context, served: ServedText) -> TextRecord:
+        """What is to be known of the texts of a call."""
+        return self.watch.begin(
+            WatchedCall(
+                caller=caller(context),
+                request_id=request_id(context),
+                version=served.spec.name,
+                tokenizer=served.tokenizer,
+            )
+        )
 
     def check_size(self, size: int) -> None:
         """An answer beyond the limit is refused with the limit named. Raises ResourceExhaustedError."""

@@ -1,16 +1,22 @@
 """What a call's context says: where Envoy routed it, until when it may take, which HTTP headers came."""
 
 import asyncio
+import uuid
 from typing import Any
 
 import grpc
 
+from services.worker.domain.caller import KEY_HEADER, REQUEST_ID_HEADER, SHADOW_HEADER, Caller
 from services.worker.domain.routing import Asked
 
 VERSION_HEADER = "x-inferplane-version"
 ENDPOINT_HEADER = "x-inferplane-endpoint"
 TENANT_HEADER = "x-inferplane-project"  # the edge sets it
 ATTEMPT_HEADER = "x-envoy-attempt-count"
+
+_KEY = KEY_HEADER.decode()
+_SHADOW = SHADOW_HEADER.decode()
+_REQUEST_ID = REQUEST_ID_HEADER.decode()
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -41,6 +47,25 @@ def header(context: Context, name: str) -> str | None:
 def tenant(context: Context) -> str:
     """Who asks; empty: nobody in particular."""
     return header(context, TENANT_HEADER) or ""
+
+
+def caller(context: Context) -> Caller:
+    """Who asks, as the edge says."""
+    said = dict(context.invocation_metadata() or ())
+    return Caller(
+        project=str(said.get(TENANT_HEADER, "")),
+        key=str(said.get(_KEY, "")),
+        endpoint=str(said.get(ENDPOINT_HEADER, "")),
+        is_shadow=_SHADOW in said,
+    )
+
+
+def request_id(context: Context) -> bytes:
+    """16 bytes: the edge's, or one that is drawn here."""
+    try:
+        return uuid.UUID(header(context, _REQUEST_ID) or "").bytes
+    except ValueError:
+        return uuid.uuid4().bytes
 
 
 def deadline(context: Context) -> float | None:

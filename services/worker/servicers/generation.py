@@ -25,7 +25,8 @@ class GenerationServicer(generation_service_pb2_grpc.GenerationServiceServicer):
     ) -> service.GenerateResponse:
         """All of the text at once."""
         served = self._find(request, context)
-        with TextAnswer(served, self._source.reader) as answer:
+        record = self._source.record(context, served)
+        with TextAnswer(served, self._source.reader, record) as answer:
             await _begin(answer, served, request, context)
             update = await answer.whole()
             assert update.summary is not None
@@ -50,7 +51,8 @@ class GenerationServicer(generation_service_pb2_grpc.GenerationServiceServicer):
         response = service.GenerateStreamResponse(
             model_name=request.model_name, model_version=served.spec.name.version, id=request.id
         )
-        with TextAnswer(served, self._source.reader) as answer:
+        record = self._source.record(context, served)
+        with TextAnswer(served, self._source.reader, record) as answer:
             await _begin(answer, served, request, context)
             while True:
                 update = await answer.next()

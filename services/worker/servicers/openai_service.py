@@ -86,7 +86,8 @@ class _Call:
 
     async def _answer(self, said: Any, model: str) -> None:
         served = self._source.roster.find_text(self._asked(model))
-        with TextAnswer(served, self._source.reader) as answer:
+        record = self._source.record(self._context, served)
+        with TextAnswer(served, self._source.reader, record) as answer:
             request = self._read(said, limits_of(served))
             writer = self._writer(_heading(served, model, request))
             await self._begin(answer, served, request)

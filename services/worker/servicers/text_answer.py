@@ -10,6 +10,7 @@ from functools import partial
 from typing import Self
 
 from services.rpc.errors import CancelledError, InferplaneError, ResourceExhaustedError
+from services.worker.domain.text_telemetry import TextTelemetry
 from services.worker.drivers.served_text import ServedText
 from services.worker.llm.domain.generation import (
     GenerationRequest,
@@ -18,6 +19,7 @@ from services.worker.llm.domain.generation import (
     Summary,
     Update,
 )
+from services.worker.ports.text_watch import Lengths, TextRecord
 
 _TOKEN_BYTES = 32  # what a token without text is taken for
 _LOGPROB_BYTES = 64
@@ -37,10 +39,14 @@ class TextAnswer:
     One event loop only. What comes while the caller is busy with what came before is joined to one update.
     """
 
-    def __init__(self, served: ServedText, bounds: ReaderBounds) -> None:
+    def __init__(
+        self, served: ServedText, bounds: ReaderBounds, record: TextRecord | None = None
+    ) -> None:
         """Assign only."""
         self._served = served
         self._bounds = bounds
+        self._record = record if record is not None else Lengths()
+        self._telemetry: TextTelemetry | None = None
         self._running: dict[int, RequestId] = {}  # by number of the request
         self._waiting: list[Piece] = []
         self._size = 0  # of what waits
@@ -57,6 +63,13 @@ class TextAnswer:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._abort(CancelledError("the call has ended"))
         self._served.end(self.arrived, error)
+        self.telemetry()
+
+    def telemetry(self) -> TextTelemetry:
+        """What is known of the texts, without them; what is taken after the first time doesn't count."""
+        if self._telemetry is None:
+            self._telemetry = self._record.end()
+        return self._telemetry
 
     def begin(self, requests: Sequence[GenerationRequest]) -> None:
         """Ask the engine, all of these or none. Raises as `TextEngine.submit`."""
@@ -65,6 +78,7 @@ class TextAnswer:
             take = partial(self._take, number, first)
             self._running[number] = self._served.engine.submit(request, take)
             first += request.sampling.n
+        self._record.asked(requests)
 
     async def next(self) -> Update:
         """What was written since the last time; the last one has the summary. Raises the error that ended it."""
@@ -76,6 +90,7 @@ class TextAnswer:
             raise self._error
         pieces, self._waiting, self._size = joined(self._waiting), [], 0
         self._away = time.monotonic()
+        self._record.wrote(pieces)
         if self._running or self._error is not None:
             return Update(pieces)
         return Update(pieces, _together(self._summaries))
