@@ -92,16 +92,18 @@ def open_channel(address: str) -> grpc.aio.Channel:
     return KeyedChannel(channel, found.metadata) if found else channel
 
 
+def credential_of(state: StateDirectory) -> Credential | None:
+    """The admin key of a state directory, whatever runs on it."""
+    token = state.read_admin_key()
+    return _checked(token, str(state.admin_key)) if token else None
+
+
 def _of_state(state: StateDirectory, address: str) -> Credential | None:
     """The admin key of the mesh that runs on the directory: for its own edge only, it is nobody else's to see."""
     edge = state.running_edge()
     if edge is None or not _is_same(addresses.parse(edge), addresses.parse(address, "--address")):
         return None
-    try:
-        token = state.admin_key.read_text()
-    except (OSError, UnicodeDecodeError):  # none is there, or it is another user's
-        return None
-    return _checked(token, str(state.admin_key)) if token.strip() else None
+    return credential_of(state)
 
 
 def _is_same(edge: Address, called: Address) -> bool:

@@ -17,7 +17,7 @@ from inferplane.metering.v1 import (
 )
 
 from services.cli.adapters.edge import CALL_SECONDS, Edge, pages
-from services.cli.domain.account_reference import KeyName, ProjectName
+from services.rpc.names import KeyName, ProjectName
 
 _PAGE = 1000
 _ATTEMPTS = 5  # somebody else may be quicker each time

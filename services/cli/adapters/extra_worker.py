@@ -4,11 +4,10 @@ import os
 import sys
 from typing import NoReturn
 
-from services.cli.adapters.mesh import service_variables
+from services.cli.adapters.mesh import environment_for_services, service_variables
 from services.cli.adapters.state_directory import StateDirectory
 from services.rpc import names
 from services.rpc.address import free_port
-from services.rpc.settings import environment_for_children
 
 
 def become_worker(
@@ -18,7 +17,7 @@ def become_worker(
     names.check_id("--pool", pool)
     services = state.services()
     socket = state.sockets / f"worker-x-{os.getpid()}.sock"
-    environment = environment_for_children(
+    environment = environment_for_services(
         **service_variables(services, state.path),
         worker_address=f"unix:{socket}",
         pool=pool,

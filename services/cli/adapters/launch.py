@@ -9,9 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from services.cli.adapters import envoy, port_owner
+from services.cli.adapters.access import credential_of
 from services.cli.adapters.mesh import Mesh, MeshSettings, metrics_targets
 from services.cli.adapters.narrator import Narrator
-from services.cli.adapters.readiness import wait_edge
+from services.cli.adapters.readiness import KeyRefusedError, wait_edge, wait_serving
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
 from services.cli.domain.exit_code import StartError
 from services.cli.drivers.supervisor import Supervisor
@@ -117,7 +118,10 @@ class Launch:
         edge, workers = str(self._settings.edge), self._settings.workers
         try:
             async with asyncio.timeout(self._ready_seconds):
-                await wait_edge(edge, workers)
+                # It serves once it has written the first key.
+                await wait_serving(self._mesh.services.metering)
+                key = credential_of(self._state)
+                await wait_edge(edge, workers, key.metadata if key else ())
         except TimeoutError:
             logs = self._state.logs
             self._failure = StartError(
@@ -125,6 +129,10 @@ class Launch:
                 reason="NOT_READY",
             )
             return
+        except KeyRefusedError:
+            self._narrator.say(
+                f"the edge lets the key in {self._state.admin_key} not in: it has ended, or was revoked"
+            )
         self._narrator.settle()
         self._on_ready(Ready(time.monotonic() - self._begun, edge, workers, self._settings.pool))
         self._answered = True

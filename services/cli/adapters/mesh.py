@@ -15,7 +15,7 @@ from services.cli.adapters.state_directory import Services, StateDirectory
 from services.cli.drivers.child import Child, ChildSpec, Start
 from services.rpc import address as addresses
 from services.rpc.address import Address, free_port, is_free
-from services.rpc.settings import environment_for_children
+from services.rpc.settings import PREFIX, environment_for_children
 
 _ENVOY_HEAP = 2 * 1024 * 1024 * 1024  # bytes
 
@@ -34,6 +34,7 @@ class MeshSettings:
     edge: Address
     workers: int
     pool: str
+    auth: str  # "required", or "off": nobody needs a key
     drain_seconds: float
     log_level: str
 
@@ -60,6 +61,7 @@ class Mesh:
             registry=f"unix:{sockets / 'registry.sock'}",
             router=f"unix:{sockets / 'router.sock'}",
             edge=str(self.settings.edge),
+            metering=f"unix:{sockets / 'metering.sock'}",
         )
 
     def stages(self) -> list[list[ChildSpec]]:
@@ -69,7 +71,8 @@ class Mesh:
             [self._spec("envoy", self._envoy, gate=True)],
             [self._worker_spec(number) for number in numbers],
             [self._spec("router", self._router)],
-            [self._spec("registry", self._registry)],
+            # Last, as workers tell what they counted while they end.
+            [self._spec("registry", self._registry), self._spec("metering", self._metering)],
         ]
 
     def _spec(self, name: str, prepare: Any, *, gate: bool = False) -> ChildSpec:
@@ -91,14 +94,21 @@ class Mesh:
     def _registry(self, _start: int) -> Start:
         return self._python("registry", {})
 
+    def _metering(self, _start: int) -> Start:
+        return self._python("metering", {})
+
     def _router(self, _start: int) -> Start:
-        return self._python("router", {"edge_module": str(self._has_module()).lower()})
+        variables = {
+            "edge_module": str(self._has_module()).lower(),
+            "edge_auth": self.settings.auth,
+        }
+        return self._python("router", variables)
 
     def _python(
         self, service: str, variables: dict[str, str], sockets: tuple[Path, ...] = ()
     ) -> Start:
         metrics = f"127.0.0.1:{free_port()}"
-        environment = environment_for_children(
+        environment = environment_for_services(
             **service_variables(self.services, self.state.path),
             **variables,
             metrics_address=metrics,
@@ -114,7 +124,7 @@ class Mesh:
         bootstrap = self.state.run / "envoy.yaml"
         envoy.render_bootstrap(bootstrap, self._bootstrap_values(metrics))
         command = envoy.arguments(bootstrap, cores())
-        environment = {**environment_for_children(), "TZ": "UTC"}
+        environment = {**environment_for_services(), "TZ": "UTC"}
         if self._has_module():
             environment[envoy.MODULE_PATH] = str(self.state.run)
         return Start(command, environment, str(metrics), sockets=(Path(str(self.admin.path)),))
@@ -145,12 +155,20 @@ class Mesh:
         }
 
 
+def environment_for_services(**variables: str) -> dict[str, str]:
+    """The environment of a service: without the key of whoever started it, which is no service's to have."""
+    environment = environment_for_children(**variables)
+    environment.pop(f"{PREFIX}API_KEY", None)
+    return environment
+
+
 def service_variables(services: Services, state_dir: Path) -> dict[str, str]:
     """Settings by which a service finds the others."""
     return {
         "registry_address": services.registry,
         "discovery_address": services.registry,
         "router_address": services.router,
+        "metering_address": services.metering,
         "edge_address": services.edge,
         "state_dir": str(state_dir),
     }

@@ -1,10 +1,14 @@
 """Waits until services answer: by their own health, and through the edge as any client would."""
 
+from collections.abc import Callable
+
 import grpc
 import tenacity
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from inferplane.discovery.v1 import discovery_service_pb2, discovery_service_pb2_grpc
 from inferplane.registry.v1 import endpoint_service_pb2, endpoint_service_pb2_grpc
+
+from services.cli.adapters.keyed_channel import KeyedChannel, Pairs
 
 _QUICK_RECONNECT = [
     # A service that starts is ready any moment; grpc's own back-off would add up to seconds.
@@ -26,6 +30,14 @@ _PASSING = frozenset(
 )
 
 
+_REFUSALS = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
+_MOST_REFUSALS = 100  # with the wait between attempts at least five seconds of them
+
+
+class KeyRefusedError(Exception):
+    """The edge answers, but lets this key not in."""
+
+
 class _NotYetError(Exception):
     """An answer came, and it is not yet the one that is waited for."""
 
@@ -36,9 +48,11 @@ def _passes(error: BaseException) -> bool:
     return isinstance(error, _NotYetError)
 
 
-def _attempts() -> tenacity.AsyncRetrying:
+def _attempts(
+    passes: Callable[[BaseException], bool] = _passes,
+) -> tenacity.AsyncRetrying:
     return tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception(_passes), wait=tenacity.wait_fixed(0.05), reraise=True
+        retry=tenacity.retry_if_exception(passes), wait=tenacity.wait_fixed(0.05), reraise=True
     )
 
 
@@ -56,21 +70,41 @@ async def wait_serving(address: str) -> None:
                 raise _NotYetError
 
 
-async def wait_edge(address: str, workers: int) -> None:
-    """Return once the registry answers through the edge and so many workers are alive."""
-    async with grpc.aio.insecure_channel(address, options=_QUICK_RECONNECT) as channel:
+async def wait_edge(address: str, workers: int, key: Pairs = ()) -> None:
+    """Return once the registry answers through the edge and so many workers are alive.
+
+    Calls carry `key`. KeyRefusedError if the edge goes on refusing it: then it answers, and not to this key.
+    """
+    async with grpc.aio.insecure_channel(address, options=_QUICK_RECONNECT) as plain:
+        channel = KeyedChannel(plain, key)
         endpoints = endpoint_service_pb2_grpc.EndpointServiceStub(channel)
         discovery = discovery_service_pb2_grpc.DiscoveryServiceStub(channel)
-        async for attempt in _attempts():
+        patience = _Patience()
+        async for attempt in _attempts(patience.passes):
             with attempt:
                 await endpoints.ListEndpoints(
                     endpoint_service_pb2.ListEndpointsRequest(page_size=1),
                     timeout=2,
                     wait_for_ready=True,
                 )
-        async for attempt in _attempts():
+        async for attempt in _attempts(patience.passes):
             with attempt:
                 await _wait_workers(discovery, workers)
+
+
+class _Patience:
+    """An edge that has just started may not know the key yet; one that goes on refusing it never will."""
+
+    def __init__(self) -> None:
+        self._refusals = 0
+
+    def passes(self, error: BaseException) -> bool:
+        if not isinstance(error, grpc.aio.AioRpcError) or error.code() not in _REFUSALS:
+            return _passes(error)
+        self._refusals += 1
+        if self._refusals > _MOST_REFUSALS:
+            raise KeyRefusedError from error
+        return True
 
 
 async def _wait_workers(

@@ -88,6 +88,7 @@ class Services:
     registry: str
     router: str
     edge: str
+    metering: str = ""
 
 
 class StateDirectory:
@@ -112,7 +113,14 @@ class StateDirectory:
             self.logs.mkdir(exist_ok=True)
             _private_folder(self.run)
             _private_folder(self.sockets)
-            made = [self.path, self.logs, self.run, self._lock, self.path / "registry"]
+            made = [
+                self.path,
+                self.logs,
+                self.run,
+                self._lock,
+                self.path / "registry",
+                self.path / "metering",
+            ]
             state_path.check_writable([*made, *self.logs.glob("*.log")])
 
     @property
@@ -209,6 +217,13 @@ class StateDirectory:
         """Where the edge of the running `up` listens; asks for no lock, so it is in nobody's way."""
         record = _read_json(self._services)
         return Services(**record).edge if record and self.supervisor() else None
+
+    def read_admin_key(self) -> str:
+        """The first key of the mesh; empty if there is none, or it is another user's."""
+        try:
+            return self.admin_key.read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
 
     def write_metrics_targets(self, targets: Sequence[dict[str, Any]]) -> None:
         """Write what Prometheus is to scrape, in the format of its file_sd."""

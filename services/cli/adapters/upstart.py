@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -39,6 +40,7 @@ class UpOrder:
     edge: Address
     workers: int | None  # None: by cores
     pool: str
+    auth: str
     drain_seconds: float
     ready_seconds: float
     log_level: str
@@ -53,6 +55,7 @@ class UpOrder:
             edge=self.edge,
             workers=workers,
             pool=self.pool,
+            auth=self.auth,
             drain_seconds=self.drain_seconds,
             log_level=self.log_level,
         )
@@ -101,6 +104,7 @@ def summary(ready: Ready, order: UpOrder) -> list[str]:
         f"inferplane answers after {ready.seconds:.1f} s",
         f"  edge     {ready.edge} (gRPC, REST, OpenAI's API)",
         f"  workers  {workers}",
+        f"  keys     {_about_keys(order)}",
         f"  state    {order.state.path}",
         "next:",
     ]
@@ -113,6 +117,14 @@ def summary(ready: Ready, order: UpOrder) -> list[str]:
     ]
     stop = "inferplane down stops it" if order.ready_fd is not None else "Ctrl-C stops it"
     return [*lines, stop]
+
+
+def _about_keys(order: UpOrder) -> str:
+    """How callers are let in; a token is never printed here."""
+    if order.auth == "off":
+        return "none needed (--auth off): whoever reaches the edge is let in"
+    key = shlex.quote(str(order.state.admin_key))
+    return f"needed; the first one: export INFERPLANE_API_KEY=$(cat {key})"
 
 
 def _tell(descriptor: int, value: dict[str, Any]) -> None:
@@ -190,6 +202,7 @@ def _command(order: UpOrder, ready_fd: int) -> list[str]:
         "--edge-address": order.edge,
         "--workers": order.mesh.workers,
         "--pool": order.pool,
+        "--auth": order.auth,
         "--drain-seconds": f"{order.drain_seconds:g}",
         "--timeout": f"{order.ready_seconds:g}",
         "--log-level": order.log_level,

@@ -1,6 +1,7 @@
 """Commands on this machine's own mesh: up, down, worker, logs."""
 
 import sys
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -54,6 +55,23 @@ _EdgePort = Annotated[
         show_default="that of --edge-address",
     ),
 ]
+
+
+class Auth(StrEnum):
+    """Whether callers need an API key."""
+
+    REQUIRED = "required"
+    OFF = "off"
+
+
+_Auth = Annotated[
+    Auth,
+    typer.Option(
+        "--auth",
+        envvar="INFERPLANE_EDGE_AUTH",
+        help="Whether callers need an API key; off: whoever reaches the edge may do all.",
+    ),
+]
 _Detach = Annotated[
     bool,
     typer.Option(
@@ -104,6 +122,7 @@ def up(
     edge_address: _EdgeAddress = DEFAULT_ADDRESS,
     edge_port: _EdgePort = None,
     pool: PoolOption = "default",
+    auth: _Auth = Auth.OFF,
     state_dir: StateDirOption = None,
     detach: _Detach = False,
     verbose: _Verbose = False,
@@ -112,7 +131,7 @@ def up(
     log_level: LogLevelOption = LogLevel.INFO,
     ready_fd: _ReadyFd = None,
 ) -> None:
-    """Run a whole mesh on this machine: registry, router, Envoy and workers.
+    """Run a whole mesh on this machine: registry, metering, router, Envoy and workers.
 
     What dies is started again. Ctrl-C lets calls in flight finish and leaves no process behind.
     """
@@ -123,6 +142,7 @@ def up(
         edge=edge_of(edge_address, edge_port),
         workers=workers,
         pool=pool,
+        auth=auth.value,
         drain_seconds=drain_seconds,
         ready_seconds=timeout,
         log_level=log_level,
@@ -181,7 +201,8 @@ def logs(
     service: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SERVICE]…", help="registry, router, envoy, worker-1 …; worker: all workers."
+            metavar="[SERVICE]…",
+            help="registry, metering, router, envoy, worker-1 …; worker: all workers.",
         ),
     ] = None,
     *,

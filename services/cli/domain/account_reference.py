@@ -1,33 +1,11 @@
 """What people type for projects and keys: `research`, `research/4f…`; parsed into resource names."""
 
-from dataclasses import dataclass
-
 from services.cli.domain.exit_code import UsageError
-from services.rpc.names import check_id
+from services.rpc import names
+from services.rpc.names import KeyName, ProjectName, check_id
 
 DEFAULT_PROJECT = "default"
 EVERY_PROJECT = "-"
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectName:
-    """`projects/{project}`."""
-
-    project: str
-
-    def __str__(self) -> str:
-        return f"projects/{self.project}"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyName:
-    """`projects/{project}/keys/{key}`."""
-
-    project: str
-    key: str
-
-    def __str__(self) -> str:
-        return f"projects/{self.project}/keys/{self.key}"
 
 
 def parse_project(text: str) -> ProjectName:
@@ -37,9 +15,9 @@ def parse_project(text: str) -> ProjectName:
 
 def parse_key(text: str) -> KeyName:
     """`research/KEY`, `projects/research/keys/KEY`, or `KEY` of the project `default`."""
+    if text.startswith("projects/"):
+        return names.parse_key("key", text)
     parts = text.split("/")
-    if len(parts) == 4 and parts[0] == "projects" and parts[2] == "keys":
-        return KeyName(check_id("project", parts[1]), check_id("key", parts[3]))
     if len(parts) == 2:
         return KeyName(check_id("project", parts[0]), check_id("key", parts[1]))
     if len(parts) == 1:

@@ -59,7 +59,7 @@ def test_up_answers_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         _assert_answers(mesh)
         assert mesh.state.run.stat().st_mode & 0o077 == 0
         processes = mesh.processes()
-        assert len(processes) == 6
+        assert len(processes) == 7
         mesh.process.send_signal(signal.SIGINT)
         assert mesh.process.wait(DEADLINE) == 0
         _assert_gone(processes)
@@ -74,7 +74,7 @@ def test_what_is_killed_is_started_again(tmp_path: Path) -> None:
     """
     with running_mesh(tmp_path, "--workers", "1") as mesh:
         (mesh.state.run / "envoy.yaml.part").mkdir()
-        for name in ("registry", "router", "envoy", "worker-1"):
+        for name in ("registry", "metering", "router", "envoy", "worker-1"):
             before = mesh.pid(name)
             os.kill(before, signal.SIGKILL)
             mesh.until(f"^{name} was killed by signal 9; it is started again in 0.1 s$")
@@ -89,9 +89,10 @@ def _until_answers(mesh: RunningMesh, workers: int = 1) -> None:
     """`wait_edge` in a process of its own: the edge answers and so many workers are alive."""
     code = (
         "import asyncio, sys; from services.cli.adapters.readiness import wait_edge;"
-        "asyncio.run(wait_edge(sys.argv[1], int(sys.argv[2])))"
+        "key = (('authorization', 'Bearer ' + sys.argv[3]),) if sys.argv[3] else ();"
+        "asyncio.run(wait_edge(sys.argv[1], int(sys.argv[2]), key))"
     )
-    command = [sys.executable, "-c", code, mesh.address, str(workers)]
+    command = [sys.executable, "-c", code, mesh.address, str(workers), mesh.state.read_admin_key()]
     subprocess.run(command, check=True, timeout=DEADLINE)
 
 
@@ -194,7 +195,7 @@ def test_detached_up_goes_on_and_down_ends_it(tmp_path: Path) -> None:
         assert "inferplane down stops it" in up.stderr
         processes = StateDirectory(tmp_path).processes()
         assert [p.name for p in processes] == [
-            "supervisor", "envoy", "worker-1", "router", "registry",
+            "supervisor", "envoy", "worker-1", "router", "registry", "metering",
         ]  # fmt: skip
         assert run("endpoints", "list", **environment).returncode == 0
         log = tmp_path / "logs" / "supervisor.log"
@@ -264,7 +265,7 @@ def test_metrics_of_every_process_can_be_scraped(shared: RunningMesh) -> None:
     """The file for Prometheus lists each process, and each listed address answers with metrics."""
     targets = json.loads((shared.state.run / "metrics-targets.json").read_text())
     names = [target["labels"]["process"] for target in targets]
-    assert names == ["envoy", "worker-1", "router", "registry"]
+    assert names == ["envoy", "worker-1", "router", "registry", "metering"]
     for target in targets:
         assert target["labels"].keys() == {"service", "process"}
         with urllib.request.urlopen(f"http://{target['targets'][0]}/metrics") as answer:
@@ -293,7 +294,7 @@ def test_nobody_else_reaches_the_admin_interface_of_envoy(shared: RunningMesh) -
             method, _, path = call.partition(" ")
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
             connection.request(method, path)
-            assert connection.getresponse().status in (400, 404), call
+            assert connection.getresponse().status in (400, 401, 404), call
             connection.close()
     assert envoy.is_running()
     _assert_answers(shared)
@@ -313,14 +314,14 @@ def test_logs_show_what_services_wrote(shared: RunningMesh) -> None:
     assert re.search(r"^registry +\d\d:\d\d:\d\d\.\d{3} +info +listening address=", shown.stdout)
     everything = shared.cli_inside("logs", "-n", "500").stdout
     assert {line.split()[0] for line in everything.splitlines()} >= {
-        "registry", "router", "worker-1",
+        "registry", "metering", "router", "worker-1",
     }  # fmt: skip
     raw = shared.cli_inside("logs", "worker", "--raw", "-n", "1").stdout
     assert raw.count("\n") == 1
     assert json.loads(raw)["service"] == "worker"
     unknown = shared.cli_inside("logs", "nobody")
     assert unknown.returncode == 3
-    assert "there are: envoy, registry, router, worker-1" in unknown.stderr
+    assert "there are: envoy, metering, registry, router, worker-1" in unknown.stderr
 
 
 def test_live_status_ends_by_ctrl_c(shared: RunningMesh) -> None:
