@@ -67,7 +67,8 @@ from services.rpc.metrics import MetricsInterceptor
 from services.rpc.server import RpcServer, stop_requested
 from services.rpc.settings import SettingsError, load
 from services.rpc.telemetry import configure_logs, serve_metrics
-from services.rpc.tls import PeerKind, Security
+from services.rpc.peer_kind import PeerKind
+from services.rpc.tls import Security
 
 _log = structlog.get_logger(__name__)
 

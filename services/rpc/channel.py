@@ -3,8 +3,9 @@
 import grpc
 
 from services.rpc import address as addresses
+from services.rpc.peer_kind import PeerKind
 from services.rpc.renewed_channel import RenewedChannel
-from services.rpc.tls import Material, PeerKind, Security
+from services.rpc.tls import Material, Security
 
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _FRAMING_BYTES = 64 * 1024

@@ -10,7 +10,8 @@ import grpc
 from services.rpc import address as addresses
 from services.rpc.errors import PermissionDeniedError
 from services.rpc.interceptor import Guard
-from services.rpc.tls import PeerKind, Security, kinds_of
+from services.rpc.peer_kind import PeerKind
+from services.rpc.tls import Security, kinds_of
 
 _URIS = "peer_uri"  # as gRPC calls the URIs of a peer's certificate
 

@@ -7,7 +7,6 @@ which clients ask for instead of the host's name. So a worker can't pass for a r
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import grpc
@@ -17,6 +16,7 @@ from prometheus_client import Gauge
 
 from services.rpc.address import Address
 from services.rpc.errors import FailedPreconditionError
+from services.rpc.peer_kind import PeerKind
 
 _log = structlog.get_logger(__name__)
 
@@ -32,25 +32,6 @@ _expires = Gauge(
     "When the certificate that this process shows, or the first authority that it trusts, ends.",
     ["of"],
 )
-
-
-class PeerKind(StrEnum):
-    """What a certificate's holder is."""
-
-    EDGE = "edge"
-    WORKER = "worker"
-    SERVICE = "service"  # registry, discovery, router, metering
-    CLIENT = "client"
-
-    @property
-    def uri(self) -> str:
-        """As certificates say it."""
-        return f"inferplane://{self.value}"
-
-    @property
-    def server_name(self) -> str:
-        """The name that clients of such a server ask for."""
-        return f"{self.value}.inferplane.internal"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from services.rpc import address as addresses
 from services.rpc import peers, tls
 from services.rpc.errors import PermissionDeniedError
 from services.rpc.interceptor import Guard
+from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer
-from services.rpc.tls import PLAIN, PeerKind, Security, TlsFiles
+from services.rpc.tls import PLAIN, Security, TlsFiles
 from services.worker.domain import caller
 from services.worker.drivers.front import Door
 from services.worker.servicers import fast_stream

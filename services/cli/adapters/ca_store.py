@@ -12,7 +12,7 @@ from typing import Any
 
 from services.cli.adapters.certificates import Issued
 from services.rpc.errors import FailedPreconditionError
-from services.rpc.tls import PeerKind
+from services.rpc.peer_kind import PeerKind
 
 _RECORD = "authority.json"
 

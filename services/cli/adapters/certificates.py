@@ -2,6 +2,8 @@
 
 import datetime as dt
 import ipaddress
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -9,11 +11,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from services.rpc.tls import PeerKind
+from services.rpc.errors import FieldViolation, InvalidArgumentError
+from services.rpc.peer_kind import INTERNAL, PeerKind
 
 _EARLY = dt.timedelta(hours=1)  # for clocks that are late
 # What BoringSSL (Envoy, gRPC) takes by itself; Ed25519 it doesn't.
 _CURVE = ec.SECP256R1()
+# Names lie in files' names too.
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+_HOST = re.compile(
+    r"(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+    re.IGNORECASE,
+)
 _USES = {
     PeerKind.EDGE: (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
     PeerKind.WORKER: (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
@@ -53,6 +62,28 @@ class Issued:
 def serial_of(certificate: x509.Certificate) -> str:
     """A certificate's number, as OpenSSL prints it."""
     return f"{certificate.serial_number:040X}"
+
+
+def subject_of(name: str, kind: PeerKind, dns: Sequence[str], addresses: Sequence[str]) -> Subject:
+    """Whom to issue for; InvalidArgumentError tells all that can't stand in a certificate."""
+    wrong = [] if _NAME.fullmatch(name) else [FieldViolation("NAME", _wanted(name, _NAME.pattern))]
+    for text in dns:
+        if not _HOST.fullmatch(text):
+            wrong.append(FieldViolation("--dns", f"{text!r} is not a host name"))
+        elif text == INTERNAL or text.endswith(f".{INTERNAL}"):
+            wrong.append(FieldViolation("--dns", f"{text!r}: {INTERNAL} is given by --kind alone"))
+    for text in addresses:
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            wrong.append(FieldViolation("--ip", f"{text!r} is not an IP address"))
+    if wrong:
+        raise InvalidArgumentError.of_fields(wrong)
+    return Subject(name=name, kind=kind, dns=tuple(dns), addresses=tuple(addresses))
+
+
+def _wanted(given: str, pattern: str) -> str:
+    return f"{given!r} was given; allowed: {pattern}"
 
 
 def make_authority(now: dt.datetime, days: int) -> Issued:

@@ -9,6 +9,7 @@ import typer.main
 from services.cli.commands import (
     about,
     aliases,
+    ca,
     endpoints,
     generation,
     keys,
@@ -20,7 +21,7 @@ from services.cli.commands import (
     status,
     tuning,
 )
-from services.cli.commands.options import ACCOUNT_PANEL, SERVE_PANEL, key_option
+from services.cli.commands.options import ACCOUNT_PANEL, RUN_PANEL, SERVE_PANEL, key_option
 
 _HELP_OPTIONS = ["--help", "-h"]
 
@@ -39,6 +40,7 @@ for commands in (about.app, machine.app, status.app, serving.app, generation.app
 app.add_typer(models.app, name="models", rich_help_panel=SERVE_PANEL)
 app.add_typer(aliases.app, name="aliases", rich_help_panel=SERVE_PANEL)
 app.add_typer(endpoints.app, name="endpoints", rich_help_panel=SERVE_PANEL)
+app.add_typer(ca.app, name="ca", rich_help_panel=RUN_PANEL)
 app.add_typer(serving.traffic, name="traffic", rich_help_panel=SERVE_PANEL)
 for group, name in ((projects.app, "projects"), (keys.app, "keys"), (limits.app, "limits")):
     app.add_typer(group, name=name, rich_help_panel=ACCOUNT_PANEL)
