@@ -11,6 +11,7 @@ from envoy.service.discovery.v3.ads_pb2_grpc import (
 from inferplane.router.v1.router_service_pb2_grpc import add_RouterServiceServicer_to_server
 
 from services.router.adapters.discovery_watch import DiscoveryWatch
+from services.router.adapters.policy_watch import PolicyWatch
 from services.router.adapters.registry_watch import RegistryWatch
 from services.router.drivers.board import Board
 from services.router.drivers.publisher import Publisher
@@ -20,7 +21,8 @@ from services.router.servicers import edge_services
 from services.router.servicers.ads import AdsServicer
 from services.router.servicers.router_service import RouterServicer
 from services.router.settings import RouterSettings
-from services.rpc import channel, settings, telemetry
+from services.rpc import channel, peers, settings, telemetry
+from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer, stop_requested
 
 _STREAM_GRACE_SECONDS = (
@@ -41,6 +43,7 @@ class SystemClock:
 async def run(config: RouterSettings) -> None:
     """Serve until asked to stop."""
     clock, board = SystemClock(), Board()
+    security = config.security()
     roster = Roster(clock.wall)
     publisher = Publisher(
         board=board,
@@ -48,13 +51,25 @@ async def run(config: RouterSettings) -> None:
         clock=clock,
         lease=config.lease_seconds,
     )
-    server = RpcServer(address=config.router_address, max_message_bytes=config.max_message_bytes)
+    server = RpcServer(
+        address=config.router_address,
+        max_message_bytes=config.max_message_bytes,
+        security=security,
+        guard=peers.guard(config.router_address, security, {PeerKind.EDGE, PeerKind.SERVICE}),
+    )
     add_AggregatedDiscoveryServiceServicer_to_server(AdsServicer(board, roster, clock), server.grpc)
     add_RouterServiceServicer_to_server(RouterServicer(publisher, board, roster), server.grpc)
     stop = stop_requested()
     async with AsyncExitStack() as stack:
-        registry = await stack.enter_async_context(channel.connect(config.registry_address))
-        discovery = await stack.enter_async_context(channel.connect(config.discovery()))
+        registry = await stack.enter_async_context(
+            channel.connect(config.registry_address, security=security)
+        )
+        discovery = await stack.enter_async_context(
+            channel.connect(config.discovery(), security=security)
+        )
+        metering = await stack.enter_async_context(
+            channel.connect(config.metering_address, security=security)
+        )
         telemetry.serve_metrics(config.metrics_address)
         await server.start(edge_services.NAMES)
         stack.push_async_callback(server.stop, min(config.drain_seconds, _STREAM_GRACE_SECONDS))
@@ -65,6 +80,8 @@ async def run(config: RouterSettings) -> None:
                 tasks.create_task(RegistryWatch(registry, publisher).run()),
                 tasks.create_task(DiscoveryWatch(discovery, publisher).run()),
             ]
+            if config.edge_auth == "required":
+                running.append(tasks.create_task(PolicyWatch(metering, publisher).run()))
             await stop.wait()
             for task in running:
                 task.cancel()

@@ -36,6 +36,9 @@ class RouterSettings(Settings):
 
     registry_address: Address = "127.0.0.1:8081"
     discovery_address: Address = ""  # empty: the registry's
+    metering_address: Address = "127.0.0.1:8084"
+    # Whether callers need a key. Off: for trying things out; nobody is known and nothing is limited.
+    edge_auth: Literal["required", "off"] = "off"
     router_address: Address = "127.0.0.1:8082"  # where this process listens
     # Where Envoy listens for clients: an IP address and port, or a socket.
     edge_address: Annotated[str, AfterValidator(_bindable)] = "127.0.0.1:8080"
@@ -61,6 +64,8 @@ class RouterSettings(Settings):
             registry_address=self.registry_address,
             discovery_address=self.discovery(),
             router_address=router_address,
+            metering_address=self.metering_address,
+            asks_for_keys=self.edge_auth == "required",
             max_message_bytes=self.max_message_bytes,
             stall_seconds=self.edge_stall_seconds,
             has_module=self.edge_module,

@@ -1,7 +1,7 @@
 """The order in which one Envoy is told of a snapshot: make before break, and this is the only place that knows it.
 
-New and changed resources go out as clusters, assignments, listener, routes; what goes away as listener, routes,
-clusters, assignments. Three rules hold nothing back for longer than needed:
+New and changed resources go out as clusters, assignments, filters, listener, routes; what goes away as listener,
+filters, routes, clusters, assignments. Three rules hold nothing back for longer than needed:
 
 - Routes wait until the client has acknowledged every cluster that they name, and that cluster's newest hosts. (Envoy
   acknowledges clusters only once they are warm.)
@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from services.router.domain.snapshot import Kind, Resource, Snapshot
 from services.router.domain.subscription import Difference, Subscription, Update
 
-_MAKE = (Kind.CLUSTER, Kind.ASSIGNMENT, Kind.LISTENER, Kind.ROUTES)
-_BREAK = (Kind.LISTENER, Kind.ROUTES, Kind.CLUSTER, Kind.ASSIGNMENT)
+_MAKE = (Kind.CLUSTER, Kind.ASSIGNMENT, Kind.FILTER, Kind.LISTENER, Kind.ROUTES)
+_BREAK = (Kind.LISTENER, Kind.FILTER, Kind.ROUTES, Kind.CLUSTER, Kind.ASSIGNMENT)
 # Kind → the kinds whose resources may count on it.
 _COUNTED_ON_BY: Mapping[Kind, tuple[Kind, ...]] = {
     Kind.CLUSTER: (Kind.ROUTES,),
     Kind.ASSIGNMENT: (Kind.ROUTES,),
     Kind.ROUTES: (Kind.LISTENER,),
+    Kind.FILTER: (Kind.LISTENER,),
     Kind.LISTENER: (),
 }
 
@@ -127,7 +128,7 @@ class Client:
 
     def _difference(self, kind: Kind) -> Difference:
         subscription = self._subscriptions.get(kind)
-        if subscription is None or self._snapshot is None:
+        if subscription is None or self._snapshot is None or kind in self._snapshot.unknown:
             return Difference()
         return subscription.difference(self._snapshot.of_kind(kind))
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -14,6 +15,7 @@ class Kind(Enum):
 
     CLUSTER = "cluster"
     ASSIGNMENT = "assignment"  # Envoy's ClusterLoadAssignment: the hosts of a cluster
+    FILTER = "filter"  # an HTTP filter of the listener that may change while the listener stays
     LISTENER = "listener"
     ROUTES = "routes"
 
@@ -70,9 +72,13 @@ class Snapshot:
 
     version: str
     _resources: Mapping[Kind, Mapping[str, Resource]]
+    # Kinds of which nothing can be said yet: what clients have of them stays as it is.
+    unknown: frozenset[Kind] = frozenset()
 
     @classmethod
-    def build(cls, resources: Iterable[Resource]) -> "Snapshot":
+    def build(
+        cls, resources: Iterable[Resource], unknown: AbstractSet[Kind] = frozenset()
+    ) -> "Snapshot":
         """Check that names are unique and every reference resolves; InconsistentSnapshotError lists all that don't."""
         by_kind: dict[Kind, dict[str, Resource]] = {kind: {} for kind in Kind}
         problems: list[str] = []
@@ -86,11 +92,11 @@ class Snapshot:
                     f"{kind.value} {resource.name!r} names {wanted.kind.value}"
                     f" {wanted.name!r}, which is not there"
                     for wanted in resource.references
-                    if wanted.name not in by_kind[wanted.kind]
+                    if wanted.kind not in unknown and wanted.name not in by_kind[wanted.kind]
                 )
         if problems:
             raise InconsistentSnapshotError("; ".join(sorted(problems)))
-        return cls(_overall_version(by_kind), MappingProxyType(by_kind))
+        return cls(_overall_version(by_kind), MappingProxyType(by_kind), frozenset(unknown))
 
     def of_kind(self, kind: Kind) -> Mapping[str, Resource]:
         """All resources of a kind by name."""

@@ -1,4 +1,4 @@
-"""The publisher: hears the registry and discovery, works out the picture, publishes it whole or says why not."""
+"""The publisher: hears registry, discovery and metering, works out the picture, publishes it whole or says why not."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import structlog
 
 from services.router.domain.catalog import Catalog, CatalogUpdate
+from services.router.domain.policy import PolicyBook, PolicyUpdate
 from services.router.domain.publication import Publication
-from services.router.domain.snapshot import InconsistentSnapshotError, Snapshot
+from services.router.domain.snapshot import InconsistentSnapshotError, Kind, Snapshot
 from services.router.domain.topology import Topology, UnresolvedTargetError, Worker, route
 from services.router.domain.worker_directory import WorkerDirectory
 from services.router.drivers.board import Board
@@ -34,10 +35,12 @@ class Publisher:
         self._lease = lease
         self._catalog = Catalog()
         self._directory = WorkerDirectory(lease=lease)
+        self._policy = PolicyBook()
         self._changed = asyncio.Event()
         self.refused = ""  # why the newest picture was not published
         self.registry_connected = False
         self.discovery_connected = False
+        self.metering_connected = False
 
     def hear_registry(self, update: CatalogUpdate) -> None:
         self.registry_connected = True
@@ -55,6 +58,14 @@ class Publisher:
     def lose_discovery(self) -> None:
         self.discovery_connected = False
         self._directory.lose()
+
+    def hear_policy(self, update: PolicyUpdate) -> None:
+        self.metering_connected = True
+        if self._policy.apply(update):
+            self._changed.set()
+
+    def lose_metering(self) -> None:
+        self.metering_connected = False
 
     async def run(self) -> None:
         """Publish after every change, for ever."""
@@ -95,7 +106,7 @@ class Publisher:
                 catalog.stateful,
                 catalog.language,
             )
-            snapshot = Snapshot.build(self._builder.build(topology))
+            snapshot = self._snapshot(topology)
         except (InconsistentSnapshotError, UnresolvedTargetError) as error:
             self.refused = str(error)
             _log.error("picture refused, the last good one stays", reason=self.refused)
@@ -108,6 +119,12 @@ class Publisher:
             or (current is not None and current.settled)
         )
         self._post(snapshot, topology, settled=settled)
+
+    def _snapshot(self, topology: Topology) -> Snapshot:
+        """Before the policy is known Envoys keep the one they have; those that have none let nobody in."""
+        policy = self._policy.current
+        unknown = frozenset({Kind.FILTER}) if policy is None else frozenset[Kind]()
+        return Snapshot.build(self._builder.build(topology, policy), unknown)
 
     def _post(self, snapshot: Snapshot, topology: Topology, *, settled: bool) -> None:
         current = self._board.current

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from services.router.domain.catalog import CatalogUpdate
+from services.router.domain.policy import Policy, PolicyUpdate
 from services.router.domain.snapshot import Resource
 from services.router.domain.topology import Topology, Worker
 
@@ -28,11 +29,21 @@ class WorkerSink(Protocol):
         """The watch ended; another will be tried."""
 
 
+class PolicySink(Protocol):
+    """Hears metering. Called from the event loop; never blocks."""
+
+    def hear_policy(self, update: PolicyUpdate) -> None:
+        """Take a message of the policy's watch."""
+
+    def lose_metering(self) -> None:
+        """The watch ended; another will be tried."""
+
+
 class Builder(Protocol):
     """Makes resources; deterministic, no I/O."""
 
-    def build(self, topology: Topology) -> Iterable[Resource]:
-        """All resources of a topology."""
+    def build(self, topology: Topology, policy: Policy | None) -> Iterable[Resource]:
+        """All resources of a topology, and of a policy unless nothing is known of one."""
 
 
 class Clock(Protocol):

@@ -1,21 +1,27 @@
-"""All resources of a topology."""
+"""All resources of a topology and a policy."""
 
+from services.router.domain.policy import Policy
 from services.router.domain.snapshot import Resource
 from services.router.domain.topology import Topology
-from services.router.resources import clusters, edge, listener, routes
+from services.router.resources import claims, clusters, edge, listener, policy_filters, routes
 
 
 class ResourceBuilder:
-    """Turns a topology into what Envoy gets; equal topologies give equal bytes."""
+    """Turns topology and policy into what Envoy gets; equal ones give equal bytes."""
 
     def __init__(self, settings: edge.Edge) -> None:
         self._settings = settings
         self._listener = listener.resource(settings)
 
-    def build(self, topology: Topology) -> list[Resource]:
-        """Listener, routes, clusters and assignments."""
+    def build(self, topology: Topology, policy: Policy | None = None) -> list[Resource]:
+        """Listener, its filters that change, routes, clusters and assignments."""
+        settings = self._settings
+        filters = []
+        if settings.asks_for_keys and policy is not None:
+            filters = policy_filters.resources(policy, has_module=settings.has_module)
         return [
             self._listener,
-            routes.resource(topology.endpoints, self._settings.max_message_bytes),
-            *clusters.resources(topology.versions, topology.addresses, self._settings),
+            *filters,
+            routes.resource(topology.endpoints, settings, claims.of(policy)),
+            *clusters.resources(topology.versions, topology.addresses, settings),
         ]

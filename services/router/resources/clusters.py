@@ -1,7 +1,7 @@
 """Clusters and their hosts: one per version, one more where it is mirrored to, and those of the control plane."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -43,7 +43,7 @@ def of_version(version: RoutedVersion, max_message_bytes: int) -> list[Resource]
 
 def of_any_worker(hosts: tuple[str, ...], max_message_bytes: int) -> list[Resource]:
     """The cluster of all workers, for calls that every worker answers alike, with its assignment."""
-    cluster = _discovered(edge.ANY_WORKER, max_message_bytes, stamp=None)
+    cluster = _discovered(edge.ANY_WORKER, max_message_bytes, stamps={})
     _limit(cluster, _UNLIMITED, budget=(100.0, 32))
     cluster.health_checks.add(**_health_check(""))
     return [_resource(cluster), _assignment(edge.ANY_WORKER, hosts)]
@@ -55,13 +55,16 @@ def of_control_plane(settings: edge.Edge) -> list[Resource]:
         _fixed(edge.REGISTRY, settings.registry_address, settings.max_message_bytes),
         _fixed(edge.DISCOVERY, settings.discovery_address, settings.max_message_bytes),
         _fixed(edge.ROUTER, settings.router_address, settings.max_message_bytes),
+        _fixed(edge.METERING, settings.metering_address, settings.max_message_bytes),
     ]
 
 
 @lru_cache(_CACHED)
 def _serving(version: RoutedVersion, max_message_bytes: int) -> Resource:
     cluster = _discovered(
-        edge.version_cluster(version.name), max_message_bytes, stamp=str(version.name)
+        edge.version_cluster(version.name),
+        max_message_bytes,
+        {edge.VERSION_HEADER: str(version.name)},
     )
     budget = (version.retry.budget_percent, version.retry.min_retry_concurrency)
     _limit(cluster, version.limits.max_requests, budget=budget)
@@ -78,7 +81,9 @@ def _serving(version: RoutedVersion, max_message_bytes: int) -> Resource:
 def _mirrored(version: RoutedVersion, max_message_bytes: int) -> Resource:
     """Nothing here may touch what serves: limits of its own, no retries; the serving cluster checks the hosts."""
     cluster = _discovered(
-        edge.mirror_cluster(version.name), max_message_bytes, stamp=str(version.name)
+        edge.mirror_cluster(version.name),
+        max_message_bytes,
+        {edge.VERSION_HEADER: str(version.name), edge.SHADOW_HEADER: "1"},
     )
     _limit(cluster, version.limits.max_mirror_requests, budget=(0.0, 0))
     return _resource(cluster)
@@ -99,8 +104,8 @@ def _resource(cluster: Any) -> Resource:
     return Resource.of(Kind.CLUSTER, cluster.name, wire.serialized(cluster), references)
 
 
-def _discovered(name: str, max_message_bytes: int, stamp: str | None) -> Any:
-    """A cluster whose hosts come by EDS; `stamp` is the version that its calls are told to mean."""
+def _discovered(name: str, max_message_bytes: int, stamps: Mapping[str, str]) -> Any:
+    """A cluster whose hosts come by EDS; `stamps` are headers that say what its calls mean."""
     return Cluster(
         name=name,
         type=Cluster.EDS,
@@ -109,7 +114,7 @@ def _discovered(name: str, max_message_bytes: int, stamp: str | None) -> Any:
         lb_policy=Cluster.LEAST_REQUEST,
         per_connection_buffer_limit_bytes=wire.number(max_message_bytes + _FRAMING_BYTES),
         typed_extension_protocol_options={
-            _PROTOCOL_OPTIONS: wire.packed(_protocol(max_message_bytes, stamp))
+            _PROTOCOL_OPTIONS: wire.packed(_protocol(max_message_bytes, stamps))
         },
         common_lb_config={"healthy_panic_threshold": {"value": _PANIC_PERCENT}},
         # A host that leaves the assignment gets no new calls, however well its health checks still go.
@@ -127,7 +132,7 @@ def _fixed(name: str, address: str, max_message_bytes: int) -> Resource:
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": wire.socket(address)}}]}],
         },
         typed_extension_protocol_options={
-            _PROTOCOL_OPTIONS: wire.packed(_protocol(max_message_bytes, None))
+            _PROTOCOL_OPTIONS: wire.packed(_protocol(max_message_bytes, {}))
         },
     )
     _limit(cluster, _UNLIMITED, budget=(100.0, 32))
@@ -145,7 +150,7 @@ def _is_literal(address: str) -> bool:
     return True
 
 
-def _protocol(max_message_bytes: int, stamp: str | None) -> Any:
+def _protocol(max_message_bytes: int, stamps: Mapping[str, str]) -> Any:
     window = min(max_message_bytes + _FRAMING_BYTES, _LARGEST_WINDOW)
     options = HttpProtocolOptions(
         explicit_http_config={
@@ -159,12 +164,17 @@ def _protocol(max_message_bytes: int, stamp: str | None) -> Any:
             }
         }
     )
-    if stamp is not None:
-        mutation = {
-            "header": {"key": edge.VERSION_HEADER, "value": stamp},
-            "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-        }
-        headers = HeaderMutation(mutations={"request_mutations": [{"append": mutation}]})
+    if stamps:
+        mutations = [
+            {
+                "append": {
+                    "header": {"key": header, "value": value},
+                    "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+                }
+            }
+            for header, value in stamps.items()
+        ]
+        headers = HeaderMutation(mutations={"request_mutations": mutations})
         options.http_filters.add(**wire.extension("envoy.filters.http.header_mutation", headers))
         options.http_filters.add(
             **wire.extension("envoy.filters.http.upstream_codec", UpstreamCodec())

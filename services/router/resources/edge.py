@@ -11,6 +11,21 @@ ANY_WORKER = "workers"
 REGISTRY = "management/registry"
 DISCOVERY = "management/discovery"
 ROUTER = "management/router"
+METERING = "management/metering"
+
+# The filters that change with the policy, while the listener stays.
+KEYS_FILTER = "policy/keys"
+REVOCATIONS_FILTER = "policy/revocations"
+LIMITS_FILTER = "policy/limits"
+ENDPOINTS_FILTER = "inferplane.endpoints"  # per route
+
+# What workers may believe of a caller.
+PROJECT_HEADER = "x-inferplane-project"
+KEY_HEADER = "x-inferplane-key"
+ROLE_HEADER = "x-inferplane-role"
+SHADOW_HEADER = "x-inferplane-shadow"
+# On the way to the registry: endpoints of the caller, as JSON.
+ENDPOINTS_HEADER = "x-inferplane-endpoints"
 
 VERSION_HEADER = "x-inferplane-version"
 ENDPOINT_HEADER = "x-inferplane-endpoint"
@@ -38,6 +53,8 @@ class Edge:
     discovery_address: str
     router_address: str
     max_message_bytes: int
+    metering_address: str = "127.0.0.1:8084"
+    asks_for_keys: bool = False  # nobody is let in without one
     # A request that stops arriving is given up after so many seconds; once it is there, its endpoint's timeout counts.
     stall_seconds: float = 30.0
     # Envoy finds our module (`endpoint_module.NAME`), which reads endpoints faster.

@@ -19,7 +19,7 @@ from envoy.extensions.matching.common_inputs.network.v3.network_inputs_pb2 impor
 from envoy.type.matcher.v3.http_inputs_pb2 import HttpRequestHeaderMatchInput
 from xds.type.matcher.v3.matcher_pb2 import Matcher
 
-from services.router.resources import edge, endpoint_module, methods, wire
+from services.router.resources import edge, endpoint_module, guards, methods, wire
 from services.router.resources.rest_errors import SCRIPT
 
 # `bool clear_route_cache = 2` of set_filter_state's Config: Envoy 1.40 has it, xds-protos 1.85 not yet.
@@ -37,17 +37,22 @@ end
 """
 
 
-def chain(max_message_bytes: int, *, has_module: bool = False) -> list[dict[str, Any]]:
+def chain(settings: edge.Edge) -> list[dict[str, Any]]:
     """All filters.
 
     - lua: answers of failed REST calls get the protocol's JSON body. First here is last on the way back.
+    - guards, unless nobody is asked for a key: who calls, and how much.
     - another lua: bodies in OpenAI's words have a bound of their own.
     - JSON to metadata, and from there to the filter state: what OpenAI's clients call `model`. Others don't pay.
     - transcoder: REST to gRPC and back.
+    - another guard: may this role call the method.
     - our module, where Envoy has it: reads endpoint and version from the first message and keeps them.
     - field extraction: reads them from what the module left alone.
     - filter state: keeps them under our names and has the route chosen again.
+    - the last guard: is the key for what the route leads to.
     """
+    max_message_bytes, has_module = settings.max_message_bytes, settings.has_module
+    callers, called, endpoints = _guards(settings)
     extraction = wire.extension("envoy.filters.http.grpc_field_extraction", _extraction())
     state = wire.extension("envoy.filters.http.set_filter_state", _state())
     reading = [extraction, state]
@@ -57,13 +62,24 @@ def chain(max_message_bytes: int, *, has_module: bool = False) -> list[dict[str,
         reading = [endpoint_module.filter_(), *delegates]
     return [
         wire.extension("envoy.filters.http.match_delegate", _rest_errors()),
+        *callers,
         wire.extension("envoy.filters.http.match_delegate", _for_openai(_bound(max_message_bytes))),
         wire.extension("envoy.filters.http.match_delegate", _for_openai(_model_of_json())),
         wire.extension("envoy.filters.http.match_delegate", _for_openai(_model_state())),
         wire.extension("envoy.filters.http.grpc_json_transcoder", _transcoder(max_message_bytes)),
+        *called,
         *reading,
+        *endpoints,
         wire.extension("envoy.filters.http.router", Router(suppress_envoy_headers=True)),
     ]
+
+
+def _guards(settings: edge.Edge) -> tuple[list[dict[str, Any]], ...]:
+    """Those at the beginning, after the transcoder, and at the end."""
+    if not settings.asks_for_keys:
+        return [], [], []
+    callers = guards.of_callers(has_module=settings.has_module)
+    return callers, [guards.of_methods()], [guards.of_endpoints()]
 
 
 def _rest_errors() -> Any:

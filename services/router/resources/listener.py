@@ -19,8 +19,9 @@ _LARGEST_WINDOW = (1 << 31) - 1  # RFC 9113, 6.9.1
 _HEADERS_SECONDS = 30.0
 # Ours, which workers believe; and Envoy's, with which a client could set timeouts and retries or pass for REST.
 _STRIPPED_PREFIXES = ("x-inferplane-", "x-envoy-")
-# Headers with which a client could choose a worker or a model beside the body's word.
-_STRIPPED_HEADERS = ("x-model", "x-gateway-destination-endpoint")
+# Headers with which a client could choose a worker or a model beside the body's word, or name his request as another
+# was named: usage is counted by it.
+_STRIPPED_HEADERS = ("x-model", "x-gateway-destination-endpoint", "x-request-id")
 
 
 def resource(settings: edge.Edge) -> Resource:
@@ -35,6 +36,9 @@ def resource(settings: edge.Edge) -> Resource:
         per_connection_buffer_limit_bytes=wire.number(settings.max_message_bytes + _FRAMING_BYTES),
     )
     references = [Reference(Kind.ROUTES, edge.ROUTES)]
+    if settings.asks_for_keys:
+        names = (edge.KEYS_FILTER, edge.REVOCATIONS_FILTER, edge.LIMITS_FILTER)
+        references += [Reference(Kind.FILTER, name) for name in names]
     return Resource.of(Kind.LISTENER, edge.LISTENER, wire.serialized(message), references)
 
 
@@ -47,11 +51,11 @@ def _connection_manager(settings: edge.Edge) -> Any:
             "route_config_name": edge.ROUTES,
             "config_source": {"ads": {}, "resource_api_version": "V3"},
         },
-        http_filters=filters.chain(settings.max_message_bytes, has_module=settings.has_module),
+        http_filters=filters.chain(settings),
         early_header_mutation_extensions=[
             wire.extension("envoy.http.early_header_mutation.header_mutation", _stripping())
         ],
-        local_reply_config=replies.config(settings.max_message_bytes),
+        local_reply_config=replies.config(settings),
         access_log=_access_log(settings.access_log),
         http2_protocol_options={
             "initial_stream_window_size": wire.number(window),
@@ -61,6 +65,7 @@ def _connection_manager(settings: edge.Edge) -> Any:
         stream_idle_timeout=wire.seconds(settings.stall_seconds),
         use_remote_address=wire.flag(on=True),
         generate_request_id=wire.flag(on=True),
+        always_set_request_id_in_response=True,
         normalize_path=wire.flag(on=True),
         merge_slashes=True,
         path_with_escaped_slashes_action="REJECT_REQUEST",
@@ -85,6 +90,8 @@ def _access_log(path: str) -> list[dict[str, Any]]:
         {
             "time": "%START_TIME%",
             "request_id": "%REQ(X-REQUEST-ID)%",
+            "project": f"%REQ({edge.PROJECT_HEADER})%",
+            "key": f"%REQ({edge.KEY_HEADER})%",
             "method": "%REQ(:METHOD)%",
             "path": "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
             "endpoint": f"%FILTER_STATE({edge.ENDPOINT_STATE}:PLAIN)%",

@@ -63,7 +63,12 @@ OF_DISCOVERY = (
     "/inferplane.discovery.v1.DiscoveryService/ListWorkers",
     "/inferplane.discovery.v1.DiscoveryService/WatchWorkers",
 )
-REFUSED_PREFIX = "/inferplane.discovery.v1.DiscoveryService/"
+# What only services call among themselves, but for the methods that are listed.
+REFUSED_PREFIXES = (
+    "/inferplane.discovery.v1.",
+    "/inferplane.metering.v1.",
+    "/envoy.service.",
+)
 
 
 def path(method: str) -> str:

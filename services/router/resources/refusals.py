@@ -4,7 +4,7 @@ from typing import Any
 
 from envoy.config.route.v3.route_components_pb2 import Route
 
-from services.router.resources import edge, replies
+from services.router.resources import edge, reply
 
 _GRPC_INVALID_ARGUMENT, _GRPC_NOT_FOUND, _GRPC_FAILED_PRECONDITION = "3", "5", "9"
 
@@ -17,6 +17,11 @@ def plain(status: int, text: str) -> Any:
     )
 
 
+def not_here() -> Any:
+    """A method that is not for clients."""
+    return plain(403, "only services may call this; not at the edge")
+
+
 def no_model() -> Any:
     """Text is asked of nobody."""
     problem = f"%DYNAMIC_METADATA({edge.OPENAI_METADATA}:{edge.OPENAI_PROBLEM})%"
@@ -26,13 +31,13 @@ def no_model() -> Any:
 
 def no_such_model() -> Any:
     """NOT_FOUND in the words of callers who ask for text."""
-    text = f"the model '{replies.state(edge.ENDPOINT_STATE)}'{_pin(' in version ')} does not exist, or gets no traffic"
+    text = f"the model '{reply.state(edge.ENDPOINT_STATE)}'{_pin(' in version ')} does not exist, or gets no traffic"
     return _refused_as(_GRPC_NOT_FOUND, _formatted(404, text))
 
 
 def no_language_model() -> Any:
     """Text is asked of a model that computes tensors."""
-    text = f"the model '{replies.state(edge.ENDPOINT_STATE)}' is not a language model; call it with ModelInfer"
+    text = f"the model '{reply.state(edge.ENDPOINT_STATE)}' is not a language model; call it with ModelInfer"
     return _refused_as(_GRPC_FAILED_PRECONDITION, _formatted(400, text))
 
 
@@ -44,14 +49,14 @@ def no_such_path() -> Any:
 def no_such_endpoint() -> Any:
     """NOT_FOUND that names what was asked for. (From 404 alone that would be UNIMPLEMENTED.)"""
     pin = _pin(" or sends no traffic to its version ")
-    text = f"endpoint '{replies.state(edge.ENDPOINT_STATE)}' does not exist{pin}"
+    text = f"endpoint '{reply.state(edge.ENDPOINT_STATE)}' does not exist{pin}"
     return _refused_as(_GRPC_NOT_FOUND, _formatted(404, text))
 
 
 def _pin(before: str) -> str:
     """The version that was asked for, with words before it; nothing if none was."""
     words = f"%CEL('{edge.VERSION_STATE}' in filter_state ? '{before}' : '')%"
-    return f"{words}{replies.state(edge.VERSION_STATE)}"
+    return f"{words}{reply.state(edge.VERSION_STATE)}"
 
 
 def _refused_as(status: str, route: Any) -> Any:

@@ -4,6 +4,7 @@ A lookup costs the same for one endpoint and for thousands; a list of routes wou
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from xds.type.matcher.v3.matcher_pb2 import Matcher
 
 from services.router.domain.snapshot import Kind, Reference, Resource
 from services.router.domain.topology import RetryPolicy, RoutedEndpoint
-from services.router.resources import edge, methods, refusals, wire
+from services.router.resources import access, claims, edge, guards, methods, refusals, wire
 from services.router.resources.shares import TOTAL, weights
 from services.rpc.names import VersionName
 
@@ -35,21 +36,39 @@ _SILENT_STREAM_SECONDS = 600.0
 _CACHED = 4096
 
 
-def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Resource:
-    """The route configuration of a topology."""
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """Says of routes whose keys may take them; without places nobody is asked for a key."""
+
+    places: tuple[claims.Claim, ...] = ()
+
+    def everyone(self, route: Any) -> dict[str, Any]:
+        """A route for whoever may call the method."""
+        return _on_match(route, guards.for_everyone() if self.places else {})
+
+    def endpoint(self, endpoint: str, route: Any) -> dict[str, Any]:
+        """A route for keys of this endpoint; empty: for keys of all endpoints."""
+        return _on_match(route, guards.for_endpoint(endpoint, self.places) if self.places else {})
+
+
+def resource(
+    endpoints: Iterable[RoutedEndpoint], settings: edge.Edge, places: tuple[claims.Claim, ...]
+) -> Resource:
+    """The route configuration of a topology; `places` are where tokens name their endpoints."""
+    guard = _Guard(places if settings.asks_for_keys else ())
     actions: dict[str, Any] = {}
     streams: dict[str, Any] = {}
     texts: dict[str, Any] = {}
-    clusters = {edge.ANY_WORKER, edge.REGISTRY, edge.DISCOVERY, edge.ROUTER}
+    clusters = {edge.ANY_WORKER, edge.REGISTRY, edge.DISCOVERY, edge.ROUTER, edge.METERING}
     for endpoint in endpoints:
         for key, version in _keys(endpoint).items():
-            actions[key] = _on_match(_endpoint_route(endpoint, version))
-            streams[key] = _on_match(_stream_route(endpoint, version))
-        texts |= _texts(endpoint)
+            actions[key] = guard.endpoint(endpoint.id, _endpoint_route(endpoint, version))
+            streams[key] = guard.endpoint(endpoint.id, _stream_route(endpoint, version))
+        texts |= _texts(endpoint, guard)
         clusters |= _clusters_of(endpoint)
-    by_path = _by_path()
+    by_path = _by_path(guard)
     matcher = _by_state(actions, otherwise={"matcher": by_path}) if actions else by_path
-    matcher = _streams_apart(streams, texts, otherwise=matcher)
+    matcher = _streams_apart(streams, texts, matcher, guard)
     message = RouteConfiguration(
         name=edge.ROUTES,
         virtual_hosts=[
@@ -60,7 +79,7 @@ def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Res
                 # Workers look at what comes again: the worker before may have died of it.
                 "include_request_attempt_count": True,
                 # A retry sends the message again, so all of it is kept until the answer begins.
-                "request_body_buffer_limit": wire.number(max_message_bytes),
+                "request_body_buffer_limit": wire.number(settings.max_message_bytes),
             }
         ],
     )
@@ -68,13 +87,14 @@ def resource(endpoints: Iterable[RoutedEndpoint], max_message_bytes: int) -> Res
     return Resource.of(Kind.ROUTES, edge.ROUTES, wire.serialized(message), references)
 
 
-def _texts(endpoint: RoutedEndpoint) -> dict[str, Any]:
+def _texts(endpoint: RoutedEndpoint, guard: _Guard) -> dict[str, Any]:
     """Where text is asked of an endpoint, by both forms of keys; of others than language models: why not."""
     if not endpoint.writes_text:
-        return {edge.route_key(endpoint.id): _on_match(refusals.no_language_model())}
+        refusal = guard.endpoint(endpoint.id, refusals.no_language_model())
+        return {edge.route_key(endpoint.id): refusal}
     found = {}
     for key, version in _keys(endpoint).items():
-        found[key] = _on_match(_text_route(endpoint, version))
+        found[key] = guard.endpoint(endpoint.id, _text_route(endpoint, version))
         if version is not None:
             found[edge.openai_key(endpoint.id, version.version)] = found[key]
     return found
@@ -223,27 +243,28 @@ def _by_state(actions: Mapping[str, Any], otherwise: Any) -> Any:
     )
 
 
-def _by_path() -> Any:
+def _by_path(guard: _Guard) -> Any:
     """Everything that is not an endpoint's call; the same for every topology."""
-    exact = {methods.path(m): _on_match(refusals.no_such_endpoint()) for m in methods.OF_ENDPOINT}
-    exact |= {methods.path(m): _unless_named() for m in methods.OF_ENDPOINT_OR_ANY_WORKER}
-    exact |= {path: _on_match(_any_worker_route()) for path in methods.OF_ANY_WORKER}
-    exact |= {path: _on_match(_management_route(edge.DISCOVERY)) for path in methods.OF_DISCOVERY}
-    exact |= {path: _on_match(_management_route(edge.REGISTRY)) for path in methods.OF_REPOSITORY}
-    prefixes = {
-        methods.OF_REGISTRY_PREFIX: _on_match(_management_route(edge.REGISTRY)),
-        methods.OF_ANY_WORKER_PREFIX: _on_match(_management_route(edge.ANY_WORKER)),
-        methods.REFUSED_PREFIX: _on_match(
-            refusals.plain(403, "only workers may call this; not at the edge")
-        ),
+    registry = guard.everyone(_management_route(edge.REGISTRY))
+    exact = {
+        methods.path(m): guard.endpoint("", refusals.no_such_endpoint())
+        for m in methods.OF_ENDPOINT
     }
-    prefixes |= {
-        prefix: _on_match(_management_route(edge.ROUTER)) for prefix in methods.OF_ROUTER_PREFIXES
+    exact |= {methods.path(m): _unless_named(guard) for m in methods.OF_ENDPOINT_OR_ANY_WORKER}
+    exact |= {path: guard.everyone(_any_worker_route()) for path in methods.OF_ANY_WORKER}
+    exact |= dict.fromkeys(methods.OF_DISCOVERY, guard.everyone(_management_route(edge.DISCOVERY)))
+    exact |= dict.fromkeys(methods.OF_REPOSITORY, registry)
+    exact |= dict.fromkeys(access.of_metering(), guard.everyone(_management_route(edge.METERING)))
+    prefixes = {
+        methods.OF_REGISTRY_PREFIX: registry,
+        methods.OF_ANY_WORKER_PREFIX: guard.everyone(_management_route(edge.ANY_WORKER)),
+        **dict.fromkeys(methods.REFUSED_PREFIXES, guard.everyone(refusals.not_here())),
+        **dict.fromkeys(methods.OF_ROUTER_PREFIXES, guard.everyone(_management_route(edge.ROUTER))),
     }
     path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
     by_prefix = Matcher(
         matcher_tree={"input": path, "prefix_match_map": {"map": prefixes}},
-        on_no_match=_on_match(refusals.no_such_path()),
+        on_no_match=guard.everyone(refusals.no_such_path()),
     )
     return Matcher(
         matcher_tree={"input": path, "exact_match_map": {"map": exact}},
@@ -251,11 +272,14 @@ def _by_path() -> Any:
     )
 
 
-def _streams_apart(streams: Mapping[str, Any], texts: Mapping[str, Any], otherwise: Any) -> Any:
+def _streams_apart(
+    streams: Mapping[str, Any], texts: Mapping[str, Any], otherwise: Any, guard: _Guard
+) -> Any:
     """Streams, and text that is written, have routes of their own."""
-    by_path = {methods.path(methods.STREAM): {"matcher": _by_first_message(streams)}}
-    nothing = {edge.route_key(""): _on_match(refusals.no_model())}
-    text = _by_state({**nothing, **texts}, otherwise=_on_match(refusals.no_such_model()))
+    by_path = {methods.path(methods.STREAM): {"matcher": _by_first_message(streams, guard)}}
+    nothing = {edge.route_key(""): guard.everyone(refusals.no_model())}
+    missing = guard.endpoint("", refusals.no_such_model())
+    text = _by_state({**nothing, **texts}, otherwise=missing)
     by_path |= {
         path: {"matcher": text} for path in (methods.path(methods.TEXT_STREAM), *methods.OF_OPENAI)
     }
@@ -264,15 +288,15 @@ def _streams_apart(streams: Mapping[str, Any], texts: Mapping[str, Any], otherwi
             "input": wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path")),
             "exact_match_map": {"map": by_path},
         },
-        on_no_match={"matcher": _openai_apart(otherwise)},
+        on_no_match={"matcher": _openai_apart(otherwise, guard)},
     )
 
 
-def _openai_apart(otherwise: Any) -> Any:
+def _openai_apart(otherwise: Any, guard: _Guard) -> Any:
     """OpenAI's other paths, transcoded or not: a model in their bodies must lead nowhere."""
     others = {
-        methods.OPENAI_PREFIX: _on_match(refusals.no_such_path()),
-        f"/{methods.OPENAI}/": _on_match(_management_route(edge.REGISTRY)),
+        methods.OPENAI_PREFIX: guard.everyone(refusals.no_such_path()),
+        f"/{methods.OPENAI}/": guard.everyone(_models_route(guard.places)),
     }
     path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
     return Matcher(
@@ -281,16 +305,16 @@ def _openai_apart(otherwise: Any) -> Any:
     )
 
 
-def _by_first_message(streams: Mapping[str, Any]) -> Any:
+def _by_first_message(streams: Mapping[str, Any], guard: _Guard) -> Any:
     """Before the first message there is no state; a client may open a stream long before it says anything.
 
     The route for that time is never taken: with the first message, or the end of the request, there is a state.
     """
     state = wire.extension("endpoint", FilterStateInput(key=edge.ROUTE_STATE))
-    there_is_one = {"": _on_match(refusals.no_such_endpoint())}
+    there_is_one = {"": guard.endpoint("", refusals.no_such_endpoint())}
     matcher = Matcher(
         matcher_tree={"input": state, "prefix_match_map": {"map": there_is_one}},
-        on_no_match=_on_match(_waiting_route()),
+        on_no_match=_on_match(_waiting_route(), {}),
     )
     return _by_state(streams, otherwise={"matcher": matcher}) if streams else matcher
 
@@ -301,14 +325,17 @@ def _waiting_route() -> Any:
     return route
 
 
-def _unless_named() -> dict[str, Any]:
-    """Any worker for a call that names no endpoint."""
-    nothing = {edge.route_key(""): _on_match(_any_worker_route())}
-    return {"matcher": _by_state(nothing, otherwise=_on_match(refusals.no_such_endpoint()))}
+def _unless_named(guard: _Guard) -> dict[str, Any]:
+    """Any worker for a call that names no endpoint, and so is about all of them."""
+    nothing = {edge.route_key(""): guard.endpoint("", _any_worker_route())}
+    missing = guard.endpoint("", refusals.no_such_endpoint())
+    return {"matcher": _by_state(nothing, otherwise=missing)}
 
 
-def _on_match(route: Any) -> dict[str, Any]:
-    return {"action": {"name": "route", "typed_config": wire.packed(route)}}
+def _on_match(route: Any, guards_: dict[str, Any]) -> dict[str, Any]:
+    guarded = Route(typed_per_filter_config=guards_)
+    guarded.MergeFrom(route)
+    return {"action": {"name": "route", "typed_config": wire.packed(guarded)}}
 
 
 def _any_worker_route() -> Any:
@@ -327,6 +354,21 @@ def _management_route(cluster: str) -> Any:
     route = Route(match={"prefix": "/"}, route={"cluster": cluster})
     _let_last(route.route, idle_seconds=0)
     route.route.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(0))
+    return route
+
+
+def _models_route(places: tuple[claims.Claim, ...]) -> Any:
+    """Models in OpenAI's words; the registry tells callers of what they may call."""
+    route = _management_route(edge.REGISTRY)
+    for place in places:
+        path = ":".join(place.path)
+        route.request_headers_to_add.add(
+            header={
+                "key": edge.ENDPOINTS_HEADER,
+                "value": f"%DYNAMIC_METADATA({claims.METADATA}:{path})%",
+            },
+            append_action="ADD_IF_ABSENT",
+        )
     return route
 
 

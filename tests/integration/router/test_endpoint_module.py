@@ -17,6 +17,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from inference import open_inference_pb2 as oip
 
 from services.native_library import EDGE
+from services.router.domain.policy import Policy
 from services.router.domain.snapshot import Kind, Resource
 from services.router.domain.topology import Endpoint, Target, Topology
 from services.router.ports.feeds import Builder
@@ -34,10 +35,10 @@ class ModuleAlone:
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
 
-    def build(self, topology: Topology) -> list[Resource]:
+    def build(self, topology: Topology, policy: Policy | None) -> list[Resource]:
         return [
             _without_readers(resource) if resource.kind is Kind.LISTENER else resource
-            for resource in self._builder.build(topology)
+            for resource in self._builder.build(topology, policy)
         ]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from inferplane.router.v1 import router_service_pb2
 from inferplane.router.v1.router_service_pb2_grpc import RouterServiceStub
 
+from services.router.domain.policy import Policy
 from services.router.domain.snapshot import Kind, Resource
 from services.router.domain.topology import CircuitLimits, Endpoint, Mirror, Target, Topology
 from services.router.drivers.roster import Roster
@@ -100,8 +101,8 @@ class SpoiltBuilder:
     real: Builder
     spoil: Resource | None = None
 
-    def build(self, topology: Topology) -> Iterable[Resource]:
-        resources = list(self.real.build(topology))
+    def build(self, topology: Topology, policy: Policy | None) -> Iterable[Resource]:
+        resources = list(self.real.build(topology, policy))
         if self.spoil is None:
             return resources
         key = (self.spoil.kind, self.spoil.name)
@@ -172,8 +173,8 @@ class _Without:
     real: Builder
     kind: Kind
 
-    def build(self, topology: Topology) -> Iterable[Resource]:
-        return [r for r in self.real.build(topology) if r.kind is not self.kind]
+    def build(self, topology: Topology, policy: Policy | None) -> Iterable[Resource]:
+        return [r for r in self.real.build(topology, policy) if r.kind is not self.kind]
 
 
 async def test_several_envoys_are_served_alike(edge: EdgeUnderTest) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from services.router.domain.catalog import CatalogUpdate, EndpointChange
+from services.router.domain.policy import Policy
 from services.router.domain.snapshot import Kind, Reference, Resource
 from services.router.domain.topology import Endpoint, Target, Topology, Worker
 from services.router.drivers.board import Board
@@ -38,7 +39,7 @@ class SmallBuilder:
 
     dangling: bool = False
 
-    def build(self, topology: Topology) -> Iterable[Resource]:
+    def build(self, topology: Topology, policy: Policy | None) -> Iterable[Resource]:
         references = [Reference(Kind.ASSIGNMENT, "gone")] if self.dangling else []
         yield Resource.of(Kind.CLUSTER, "c", repr(topology.addresses).encode(), references)
 

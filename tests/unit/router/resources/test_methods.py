@@ -8,10 +8,18 @@ from envoy.config.route.v3.route_pb2 import RouteConfiguration
 
 from services.router.resources import edge, methods, routes
 
+EDGE = edge.Edge(
+    address="127.0.0.1:8080",
+    registry_address="unix:/run/x/registry.sock",
+    discovery_address="unix:/run/x/registry.sock",
+    router_address="unix:/run/x/router.sock",
+    max_message_bytes=1 << 20,
+)
+
 
 def by_path() -> dict[str, Any]:
     """Path → route, where no endpoint is there."""
-    message = RouteConfiguration.FromString(routes.resource([], 1 << 20).body)
+    message = RouteConfiguration.FromString(routes.resource([], EDGE, ()).body)
     matcher: Any = message.virtual_hosts[0].matcher
     found = {}
     while matcher.ByteSize():

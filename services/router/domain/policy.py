@@ -1,0 +1,152 @@
+"""Who may call, as the edge must know it: keys that sign, issuers that are believed, what was revoked, limits."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SigningKey:
+    """Verifies tokens of ours."""
+
+    kid: str
+    jwk: str  # JSON Web Key, public part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Issuer:
+    """Somebody else whose tokens are believed. Claims may be nested, with dots."""
+
+    issuer: str
+    jwks: str  # JSON Web Key Set
+    audiences: tuple[str, ...]
+    project_claim: str
+    role_claim: str
+    endpoints_claim: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Limits:
+    """What is let through; 0: no limit."""
+
+    requests_per_second: float = 0.0
+    burst: int = 0  # 0: as many as come in one second
+    concurrent_requests: int = 0
+    shadow: bool = False  # count, refuse nothing
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKeyChange:
+    """A signing key that holds from now on, or no longer (`value` is None)."""
+
+    kid: str
+    value: SigningKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerChange:
+    """An issuer that is believed from now on, or no longer (`value` is None)."""
+
+    issuer: str
+    value: Issuer | None
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationChange:
+    """A key or project (by resource name) that is not let in, or is again."""
+
+    name: str
+    revoked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsChange:
+    """Limits of a key or project (by resource name), or none any more."""
+
+    name: str
+    value: Limits | None
+
+
+PolicyChange: TypeAlias = SigningKeyChange | IssuerChange | RevocationChange | LimitsChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyUpdate:
+    """A message of the policy's watch."""
+
+    changes: tuple[PolicyChange, ...]
+    synced: bool  # False: part of the initial state, more follows
+    restart: bool = False  # True: first message of a watch that begins with all there is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The whole picture; each part is sorted."""
+
+    signing_keys: tuple[SigningKey, ...] = ()
+    issuers: tuple[Issuer, ...] = ()
+    revoked_keys: tuple[str, ...] = ()  # ids
+    disabled_projects: tuple[str, ...] = ()  # ids
+    limits: tuple[tuple[str, Limits], ...] = ()  # by resource name
+
+
+@dataclass(slots=True)
+class _Facts:
+    signing_keys: dict[str, SigningKey] = field(default_factory=dict)
+    issuers: dict[str, Issuer] = field(default_factory=dict)
+    revoked: set[str] = field(default_factory=set)
+    limits: dict[str, Limits] = field(default_factory=dict)
+
+    def apply(self, changes: Iterable[PolicyChange]) -> None:
+        for change in changes:
+            match change:
+                case SigningKeyChange(kid, key):
+                    _put(self.signing_keys, kid, key)
+                case IssuerChange(issuer, value):
+                    _put(self.issuers, issuer, value)
+                case LimitsChange(name, limits):
+                    _put(self.limits, name, limits)
+                case RevocationChange(name, True):
+                    self.revoked.add(name)
+                case RevocationChange(name, False):
+                    self.revoked.discard(name)
+
+    def picture(self) -> Policy:
+        parts = [name.split("/") for name in self.revoked]
+        return Policy(
+            signing_keys=tuple(sorted(self.signing_keys.values())),
+            issuers=tuple(sorted(self.issuers.values())),
+            revoked_keys=tuple(sorted(part[3] for part in parts if len(part) == 4)),
+            disabled_projects=tuple(sorted(part[1] for part in parts if len(part) == 2)),
+            limits=tuple(sorted(self.limits.items())),
+        )
+
+
+class PolicyBook:
+    """What has been heard of the policy. While a new initial state arrives, the old one stays."""
+
+    def __init__(self) -> None:
+        self._facts = _Facts()
+        self._arriving: _Facts | None = None
+        self.current: Policy | None = None  # None: nothing complete was heard yet
+
+    def apply(self, update: PolicyUpdate) -> bool:
+        """Take a message; whether `current` may have changed."""
+        if update.restart:
+            self._arriving = _Facts()
+        place = self._facts if self._arriving is None else self._arriving
+        place.apply(update.changes)
+        if not update.synced:
+            return False
+        self._facts, self._arriving = place, None
+        self.current = place.picture()
+        return True
+
+
+def _put(values: dict[str, _T], name: str, value: _T | None) -> None:
+    if value is None:
+        values.pop(name, None)
+    else:
+        values[name] = value
