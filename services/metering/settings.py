@@ -19,3 +19,4 @@ class MeteringSettings(Settings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_style: Literal["json", "console"] = "json"
     drain_seconds: float = Field(default=30.0, ge=0)
+    budget_lease_seconds: float = Field(default=10.0, ge=1, le=3600)  # without an exchange
