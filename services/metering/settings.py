@@ -1,12 +1,59 @@
 """Settings of metering, from INFERPLANE_* variables."""
 
+import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from platformdirs import user_state_path
-from pydantic import Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_settings import NoDecode
 
+from services.metering.domain import token
+from services.metering.domain.issuer import TrustedIssuer, check_url
+from services.rpc.errors import InvalidArgumentError
 from services.rpc.settings import Settings
+
+_MOST_ISSUERS = 16
+
+
+def _url(value: str) -> str:
+    try:
+        return check_url("url", value)
+    except InvalidArgumentError as error:
+        raise ValueError(error.message) from error
+
+
+def _parsed(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value else ()
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}; allowed: a list of issuers") from error
+
+
+class OidcIssuer(BaseModel):
+    """Somebody else whose tokens are believed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issuer: Annotated[str, AfterValidator(_url)]
+    audiences: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
+    project_claim: str = Field(default="project", min_length=1)
+    role_claim: str = Field(default="role", min_length=1)
+    endpoints_claim: str = Field(default="endpoints", min_length=1)
+    jwks_uri: str = ""  # empty: the discovery document says
+
+    def trusted(self) -> TrustedIssuer:
+        """As the domain has it."""
+        return TrustedIssuer(**self.model_dump())
+
+
+def _distinct(issuers: tuple[OidcIssuer, ...]) -> tuple[OidcIssuer, ...]:
+    said = [issuer.issuer for issuer in issuers]
+    if len(set(said)) < len(said) or token.ISSUER in said:
+        raise ValueError("each issuer once, and not our own; allowed: distinct issuers")
+    return issuers
 
 
 class MeteringSettings(Settings):
@@ -20,3 +67,12 @@ class MeteringSettings(Settings):
     log_style: Literal["json", "console"] = "json"
     drain_seconds: float = Field(default=30.0, ge=0)
     budget_lease_seconds: float = Field(default=10.0, ge=1, le=3600)  # without an exchange
+
+    # identity
+    oidc_issuers: Annotated[
+        tuple[OidcIssuer, ...],
+        NoDecode,
+        BeforeValidator(_parsed),
+        AfterValidator(_distinct),
+    ] = Field(default=(), max_length=_MOST_ISSUERS)  # a JSON list
+    oidc_ca_file: Path | None = None  # PEM certificates trusted beside the usual ones

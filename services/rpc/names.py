@@ -1,8 +1,8 @@
 """Resource names and ids: the one place that knows their patterns.
 
 `models/{model}` · `models/{model}/versions/{version}` · `models/{model}/aliases/{alias}` · `endpoints/{endpoint}` ·
-`pools/{pool}/placements/{model}@{version}` · `workers/{worker}` · `projects/{project}` · `projects/{project}/keys/{key}`.
-Ids are safe in URLs, file names and Envoy resources.
+`pools/{pool}/placements/{model}@{version}` · `workers/{worker}` · `projects/{project}` ·
+`projects/{project}/keys/{key}`. Ids are safe in URLs, file names and Envoy resources.
 """
 
 import re
