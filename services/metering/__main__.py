@@ -14,15 +14,25 @@ from services.metering import identity
 from services.metering.adapters.database import Database
 from services.metering.area import Area, Surroundings
 from services.metering.settings import MeteringSettings
-from services.rpc import state_lock
+from services.rpc import address as addresses
+from services.rpc import peers, state_lock
 from services.rpc.clock import SystemClock
 from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
+from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer, stop_requested
 from services.rpc.settings import SettingsError, load
 from services.rpc.telemetry import configure_logs, serve_metrics
+from services.rpc.tls import Security
 
 _LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what pages, watch responses and batches of usage need
+# Who may call over TLS: the edge, for callers whose keys it has checked; the others have services of their own.
+_CALLERS = frozenset({PeerKind.EDGE, PeerKind.SERVICE})
+_CALLERS_OF = {
+    "inferplane.metering.v1.PolicyService": frozenset({PeerKind.SERVICE}),
+    "inferplane.metering.v1.UsageService": frozenset({PeerKind.WORKER}),
+    "inferplane.metering.v1.LeaseService": frozenset({PeerKind.WORKER}),
+}
 
 
 def _prepare_folder(folder: Path) -> None:
@@ -36,6 +46,19 @@ def _prepare_folder(folder: Path) -> None:
             f"{error.filename}: {error.strerror}; INFERPLANE_STATE_DIR must lead to a folder that this"
             " user may write"
         ) from error
+
+
+def _refuse_open_port(settings: MeteringSettings, security: Security) -> None:
+    """Whoever reaches metering makes keys: no plain TCP, not even for this machine's other users, unless asked for."""
+    address = addresses.parse(settings.metering_address)
+    if address.path is None and security.files is None and not security.insecure_tcp:
+        raise FailedPreconditionError(
+            f"metering would listen on {address} for anybody; set INFERPLANE_METERING_ADDRESS to"
+            " unix:/path, or INFERPLANE_TLS_DIR to a folder with a certificate, or"
+            " INFERPLANE_INSECURE_TCP=1",
+            reason="PLAIN_TCP",
+            metadata={"address": str(address)},
+        )
 
 
 @asynccontextmanager
@@ -66,6 +89,8 @@ async def serve(
     settings: MeteringSettings, stop: asyncio.Event, metrics: CollectorRegistry = REGISTRY
 ) -> None:
     """Serve until `stop` is set, then finish what runs."""
+    security = settings.security()
+    _refuse_open_port(settings, security)
     async with surroundings(settings, metrics) as around:
         areas = build(around)
         for area in areas:
@@ -75,6 +100,8 @@ async def serve(
             address=settings.metering_address,
             max_message_bytes=max(settings.max_message_bytes, _LEAST_MESSAGE_BYTES),
             interceptors=[MetricsInterceptor(metrics)],
+            security=security,
+            guard=peers.guard(settings.metering_address, security, _CALLERS, _CALLERS_OF),
         )
         for area in areas:
             area.register(server.grpc)

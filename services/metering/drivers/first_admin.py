@@ -41,7 +41,7 @@ class Secrets:
 
 
 class FirstAdmin:
-    """Makes an admin's key at a start that finds none that lets in: the very first one, or after all have ended.
+    """Makes an admin's key at a start that finds no file, or no admin who is let in: so nobody is locked out for good.
 
     The file is written before the key is stored: killed in between, the next start takes the key of the
     token in the file.
@@ -62,7 +62,7 @@ class FirstAdmin:
     async def _work(self, transaction: IdentityTransaction) -> list[Span]:
         project = await self._project(transaction)
         spans = list(project_spans(project))
-        if await transaction.admin_lives(self._clock.now()):
+        if await self._is_enough(transaction):
             return spans
         if project.disabled:
             _log.warning("no admin was let in: the default project is enabled again")
@@ -72,6 +72,12 @@ class FirstAdmin:
         await transaction.put_key(key)
         _log.info("admin key made", key=str(key.name))
         return [*project_spans(project), *key_spans(key)]
+
+    async def _is_enough(self, transaction: IdentityTransaction) -> bool:
+        """Whether an admin is let in and the file is there; what is in it is its owner's affair."""
+        return self._secrets.file.read() is not None and await transaction.admin_lives(
+            self._clock.now()
+        )
 
     async def _project(self, transaction: IdentityTransaction) -> Project:
         project = await transaction.project(DEFAULT_PROJECT)
