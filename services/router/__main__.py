@@ -5,6 +5,7 @@ import sys
 import time
 from contextlib import AsyncExitStack
 
+import structlog
 from envoy.service.discovery.v3.ads_pb2_grpc import (
     add_AggregatedDiscoveryServiceServicer_to_server,
 )
@@ -16,6 +17,7 @@ from services.router.adapters.registry_watch import RegistryWatch
 from services.router.drivers.board import Board
 from services.router.drivers.publisher import Publisher
 from services.router.drivers.roster import Roster
+from services.router.metrics import KEEPS_CONCURRENCY
 from services.router.resources.build import ResourceBuilder
 from services.router.servicers import edge_services
 from services.router.servicers.ads import AdsServicer
@@ -24,6 +26,8 @@ from services.router.settings import RouterSettings
 from services.rpc import channel, peers, settings, telemetry
 from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer, stop_requested
+
+_log = structlog.get_logger(__name__)
 
 _STREAM_GRACE_SECONDS = (
     0.1  # Envoy's streams never end by themselves; a longer wait would only delay the stop
@@ -81,10 +85,19 @@ async def run(config: RouterSettings) -> None:
                 tasks.create_task(DiscoveryWatch(discovery, publisher).run()),
             ]
             if config.edge_auth == "required":
+                _say_what_is_kept(has_module=config.edge_module)
                 running.append(tasks.create_task(PolicyWatch(metering, publisher).run()))
             await stop.wait()
             for task in running:
                 task.cancel()
+
+
+def _say_what_is_kept(*, has_module: bool) -> None:
+    KEEPS_CONCURRENCY.set(has_module)
+    if not has_module:
+        _log.warning(
+            "limits of requests in flight are not kept: Envoy has no module of ours; requests a second are"
+        )
 
 
 def main() -> None:

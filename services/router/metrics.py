@@ -4,4 +4,7 @@ from prometheus_client import Counter, Gauge
 
 ACKS = Counter("inferplane_router_acks", "Updates that an Envoy took", ["kind"])
 NACKS = Counter("inferplane_router_nacks", "Updates that an Envoy refused", ["kind"])
+KEEPS_CONCURRENCY = Gauge(
+    "inferplane_router_keeps_concurrency", "1 if the edge keeps limits of requests in flight"
+)
 CONNECTED = Gauge("inferplane_router_envoys", "Envoys that are connected")

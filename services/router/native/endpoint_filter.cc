@@ -14,32 +14,19 @@
 #include <unordered_map>
 #include <vector>
 
+#include "filter.h"
 #include "first_message.h"
-#include "module_abi.h"
 
-#define HOOK extern "C" __attribute__((visibility("default")))
-
+namespace inferplane {
 namespace {
 
-using inferplane::Names;
-using inferplane::NameFields;
-using inferplane::Piece;
-using inferplane::Reading;
-using inferplane::abi::Bytes;
-using inferplane::abi::BodyType;
+using abi::Bytes;
+using abi::BodyType;
 
 struct Config {
   std::unordered_map<std::string, NameFields> methods;
   std::vector<std::string> keys;  // endpoint, version, route
 };
-
-struct Filter {
-  const Config* config;
-  const NameFields* fields = nullptr;  // of the call's method, until its first message has been read
-  uint64_t wanted = 0;                 // bytes of the body without which nothing can be said
-};
-
-Bytes bytes_of(std::string_view text) { return {text.data(), text.size()}; }
 
 // One line of the configuration's first part; false if it is none.
 bool add_method(const std::string& line, Config* config) {
@@ -53,8 +40,7 @@ bool add_method(const std::string& line, Config* config) {
   return true;
 }
 
-Config* config_of(std::string_view text) {
-  auto* config = new Config;
+bool read_config(std::string_view text, Config* config) {
   size_t begin = 0;
   while (begin < text.size()) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -62,9 +48,7 @@ Config* config_of(std::string_view text) {
     if (!line.empty() && !add_method(line, config)) config->keys.push_back(line);
     begin = end + 1;
   }
-  if (config->keys.size() == 3) return config;
-  delete config;
-  return nullptr;
+  return config->keys.size() == 3;
 }
 
 void append_pieces(void* envoy, BodyType type, std::vector<Piece>* pieces) {
@@ -85,81 +69,71 @@ void keep(void* envoy, const Config& config, const Names& names) {
   envoy_dynamic_module_callback_http_clear_route_cache(envoy);
 }
 
-// Looks at the body as far as it is there.
-Reading look(void* envoy, Filter* filter) {
-  const uint64_t size =
-      envoy_dynamic_module_callback_http_get_body_size(envoy, inferplane::abi::kBufferedRequestBody) +
-      envoy_dynamic_module_callback_http_get_body_size(envoy, inferplane::abi::kReceivedRequestBody);
-  // A large message comes in thousands of pieces: they are looked at twice, not each time.
-  if (size < filter->wanted) return Reading::kMore;
-  std::vector<Piece> pieces;
-  append_pieces(envoy, inferplane::abi::kBufferedRequestBody, &pieces);
-  append_pieces(envoy, inferplane::abi::kReceivedRequestBody, &pieces);
-  Names names;
-  const Reading reading = inferplane::read_names(pieces, size, *filter->fields, &names);
-  if (reading == Reading::kFound) keep(envoy, *filter->config, names);
-  if (reading == Reading::kMore) {
-    inferplane::Cursor cursor(pieces);
-    uint64_t length = 0;
-    const bool has_prefix = inferplane::read_prefix(&cursor, &length) == Reading::kFound;
-    filter->wanted = inferplane::kPrefixBytes + (has_prefix ? length : 0);
+class EndpointFilter : public Filter {
+ public:
+  explicit EndpointFilter(const Config& config) : config_(config) {}
+
+  abi::HeadersStatus request_headers(void* envoy, bool end) override {
+    Bytes path{};
+    if (end || !envoy_dynamic_module_callback_http_get_header(envoy, abi::kRequestHeader, bytes_of(":path"), &path, 0,
+                                                              nullptr)) {
+      return abi::kHeadersContinue;
+    }
+    const auto found = config_.methods.find(std::string(path.data, path.size));
+    if (found == config_.methods.end()) return abi::kHeadersContinue;
+    fields_ = &found->second;
+    return abi::kHeadersStop;
   }
-  return reading;
-}
+
+  abi::BodyStatus request_body(void* envoy, bool end) override {
+    if (fields_ == nullptr) return abi::kBodyContinue;
+    if (look(envoy) == Reading::kMore && !end) return abi::kBodyStopAndBuffer;
+    fields_ = nullptr;
+    return abi::kBodyContinue;
+  }
+
+ private:
+  // Looks at the body as far as it is there.
+  Reading look(void* envoy) {
+    const uint64_t size = envoy_dynamic_module_callback_http_get_body_size(envoy, abi::kBufferedRequestBody) +
+                          envoy_dynamic_module_callback_http_get_body_size(envoy, abi::kReceivedRequestBody);
+    // A large message comes in thousands of pieces: they are looked at twice, not each time.
+    if (size < wanted_) return Reading::kMore;
+    std::vector<Piece> pieces;
+    append_pieces(envoy, abi::kBufferedRequestBody, &pieces);
+    append_pieces(envoy, abi::kReceivedRequestBody, &pieces);
+    Names names;
+    const Reading reading = read_names(pieces, size, *fields_, &names);
+    if (reading == Reading::kFound) keep(envoy, config_, names);
+    if (reading == Reading::kMore) {
+      Cursor cursor(pieces);
+      uint64_t length = 0;
+      const bool has_prefix = read_prefix(&cursor, &length) == Reading::kFound;
+      wanted_ = kPrefixBytes + (has_prefix ? length : 0);
+    }
+    return reading;
+  }
+
+  const Config& config_;
+  const NameFields* fields_ = nullptr;  // of the call's method, until its first message has been read
+  uint64_t wanted_ = 0;                 // bytes of the body without which nothing can be said
+};
+
+class EndpointConfig : public FilterConfig {
+ public:
+  explicit EndpointConfig(Config config) : config_(std::move(config)) {}
+  std::unique_ptr<Filter> make() const override { return std::make_unique<EndpointFilter>(config_); }
+
+ private:
+  const Config config_;
+};
 
 }  // namespace
 
-HOOK const char* envoy_dynamic_module_on_program_init() { return "v0.2.0"; }  // that of Envoy 1.40
-
-HOOK const void* envoy_dynamic_module_on_http_filter_config_new(void*, Bytes, Bytes config) {
-  return config_of({config.data, config.size});  // null: Envoy refuses the listener
+std::unique_ptr<FilterConfig> endpoint_config(std::string_view text) {
+  Config config;
+  if (!read_config(text, &config)) return nullptr;
+  return std::make_unique<EndpointConfig>(std::move(config));
 }
 
-HOOK void envoy_dynamic_module_on_http_filter_config_destroy(const void* config) {
-  delete static_cast<const Config*>(config);
-}
-
-HOOK const void* envoy_dynamic_module_on_http_filter_new(const void* config, void*) {
-  return new Filter{static_cast<const Config*>(config)};
-}
-
-HOOK void envoy_dynamic_module_on_http_filter_destroy(const void* filter) {
-  delete static_cast<const Filter*>(filter);
-}
-
-HOOK int envoy_dynamic_module_on_http_filter_request_headers(void* envoy, const void* ours, bool end) {
-  auto* filter = static_cast<Filter*>(const_cast<void*>(ours));
-  Bytes path{};
-  if (end || !envoy_dynamic_module_callback_http_get_header(envoy, inferplane::abi::kRequestHeader,
-                                                            bytes_of(":path"), &path, 0, nullptr)) {
-    return inferplane::abi::kHeadersContinue;
-  }
-  const auto found = filter->config->methods.find(std::string(path.data, path.size));
-  if (found == filter->config->methods.end()) return inferplane::abi::kHeadersContinue;
-  filter->fields = &found->second;
-  return inferplane::abi::kHeadersStop;
-}
-
-HOOK int envoy_dynamic_module_on_http_filter_request_body(void* envoy, const void* ours, bool end) {
-  auto* filter = static_cast<Filter*>(const_cast<void*>(ours));
-  if (filter->fields == nullptr) return inferplane::abi::kBodyContinue;
-  if (look(envoy, filter) == Reading::kMore && !end) return inferplane::abi::kBodyStopAndBuffer;
-  filter->fields = nullptr;
-  return inferplane::abi::kBodyContinue;
-}
-
-// Hooks that a module must have, and in which there is nothing to do.
-HOOK int envoy_dynamic_module_on_http_filter_request_trailers(void*, const void*) { return 0; }
-HOOK int envoy_dynamic_module_on_http_filter_response_headers(void*, const void*, bool) { return 0; }
-HOOK int envoy_dynamic_module_on_http_filter_response_body(void*, const void*, bool) { return 0; }
-HOOK int envoy_dynamic_module_on_http_filter_response_trailers(void*, const void*) { return 0; }
-HOOK void envoy_dynamic_module_on_http_filter_stream_complete(void*, const void*) {}
-HOOK void envoy_dynamic_module_on_http_filter_http_callout_done() {}
-HOOK void envoy_dynamic_module_on_http_filter_http_stream_headers() {}
-HOOK void envoy_dynamic_module_on_http_filter_http_stream_data() {}
-HOOK void envoy_dynamic_module_on_http_filter_http_stream_trailers() {}
-HOOK void envoy_dynamic_module_on_http_filter_http_stream_complete() {}
-HOOK void envoy_dynamic_module_on_http_filter_http_stream_reset() {}
-HOOK void envoy_dynamic_module_on_http_filter_scheduled() {}
-HOOK void envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark() {}
-HOOK void envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark() {}
+}  // namespace inferplane

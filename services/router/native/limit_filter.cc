@@ -1,0 +1,147 @@
+// An HTTP filter of Envoy that keeps keys and projects within their limits of requests a second and requests in flight.
+// It stands behind the filters that verify who calls, and believes the headers that they set.
+//
+// Configuration: lines of `name requests_per_second burst concurrent_requests shadow`, where a name is
+// `projects/{project}` or `projects/{project}/keys/{key}`.
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "admission.h"
+#include "filter.h"
+#include "refusal.h"
+
+namespace inferplane {
+namespace {
+
+using abi::Bytes;
+
+constexpr std::string_view kDetails = "inferplane_limits";
+
+enum Counter : size_t { kAdmitted, kRefusedRate, kRefusedConcurrency, kShadowRate, kShadowConcurrency, kCounters };
+constexpr std::array<std::string_view, kCounters> kCounterNames{
+    "inferplane_limits_admitted", "inferplane_limits_refused_requests_per_second",
+    "inferplane_limits_refused_concurrent_requests", "inferplane_limits_shadow_requests_per_second",
+    "inferplane_limits_shadow_concurrent_requests"};
+
+// Meters outlive configurations: there is one set for the process.
+Meters& meters() {
+  static Meters all;
+  return all;
+}
+
+int64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+std::string_view header(void* envoy, std::string_view name) {
+  Bytes value{};
+  if (!envoy_dynamic_module_callback_http_get_header(envoy, abi::kRequestHeader, bytes_of(name), &value, 0, nullptr)) {
+    return {};
+  }
+  return {value.data, value.size};
+}
+
+struct Config {
+  std::shared_ptr<const LimitTable> table;
+  std::array<size_t, kCounters> counters{};
+};
+
+class LimitFilter : public Filter {
+ public:
+  explicit LimitFilter(const Config& config) : config_(config), table_(config.table) {}
+
+  abi::HeadersStatus request_headers(void* envoy, bool) override {
+    if (table_->empty()) return abi::kHeadersContinue;
+    std::string name = "projects/";
+    name += header(envoy, "x-inferplane-project");
+    const Subject* project = table_->find(name);
+    name += "/keys/";
+    name += header(envoy, "x-inferplane-key");
+    const Subject* key = table_->find(name);
+    if (project == nullptr && key == nullptr) return abi::kHeadersContinue;
+    const Verdict verdict = admission_.admit(key, project, now_ns());
+    count(envoy, verdict);
+    if (verdict == Verdict::kAdmitted) return abi::kHeadersContinue;
+    refuse(envoy, verdict);
+    return abi::kHeadersStop;
+  }
+
+  void response_headers(void* envoy) override {
+    if (refused_) return;  // its answer has them
+    for (const auto& [key, value] : rate_headers()) {
+      envoy_dynamic_module_callback_http_set_header(envoy, abi::kResponseHeader, bytes_of(key), bytes_of(value));
+    }
+  }
+
+ private:
+  using Headers = std::vector<std::pair<std::string_view, std::string>>;
+
+  Headers rate_headers() const {
+    const Subject* subject = admission_.tightest();
+    if (subject == nullptr) return {};
+    return {{"x-ratelimit-limit-requests", std::to_string(std::max<int64_t>(subject->limits.burst, 1))},
+            {"x-ratelimit-remaining-requests", std::to_string(admission_.rate().remaining)},
+            {"x-ratelimit-reset-requests", duration(admission_.rate().full_ns)}};
+  }
+
+  void refuse(void* envoy, Verdict verdict) {
+    refused_ = true;
+    const Refusal refusal = refusal_of(verdict, admission_);
+    Headers headers = rate_headers();
+    headers.emplace_back("retry-after", refusal.retry_after);
+    constexpr std::string_view kGrpc = "application/grpc";
+    if (header(envoy, "content-type").substr(0, kGrpc.size()) == kGrpc) {
+      headers.emplace_back("grpc-status-details-bin", refusal.details);
+    }
+    std::vector<abi::Header> given;
+    for (const auto& [key, value] : headers) given.push_back({bytes_of(key), bytes_of(value)});
+    constexpr uint32_t kTooManyRequests = 429;
+    envoy_dynamic_module_callback_http_send_response(envoy, kTooManyRequests, given.data(), given.size(),
+                                                     bytes_of(refusal.text), bytes_of(kDetails));
+  }
+
+  void count(void* envoy, Verdict verdict) const {
+    const auto increment = [&](Counter counter) {
+      envoy_dynamic_module_callback_http_filter_increment_counter(envoy, config_.counters[counter], nullptr, 0, 1);
+    };
+    if (verdict == Verdict::kAdmitted) increment(kAdmitted);
+    if (verdict == Verdict::kRate) increment(kRefusedRate);
+    if (verdict == Verdict::kConcurrency) increment(kRefusedConcurrency);
+    if (admission_.shadow() == Verdict::kRate) increment(kShadowRate);
+    if (admission_.shadow() == Verdict::kConcurrency) increment(kShadowConcurrency);
+  }
+
+  const Config& config_;
+  const std::shared_ptr<const LimitTable> table_;  // the request's limits, also after the policy has changed
+  Admission admission_;
+  bool refused_ = false;
+};
+
+class LimitConfig : public FilterConfig {
+ public:
+  explicit LimitConfig(Config config) : config_(std::move(config)) {}
+  std::unique_ptr<Filter> make() const override { return std::make_unique<LimitFilter>(config_); }
+
+ private:
+  const Config config_;
+};
+
+}  // namespace
+
+std::unique_ptr<FilterConfig> limit_config(void* envoy, std::string_view text) {
+  Config config;
+  config.table = LimitTable::read(text, &meters());
+  if (config.table == nullptr) return nullptr;
+  for (size_t i = 0; i < kCounters; ++i) {
+    envoy_dynamic_module_callback_http_filter_config_define_counter(envoy, bytes_of(kCounterNames[i]), nullptr, 0,
+                                                                    &config.counters[i]);
+  }
+  return std::make_unique<LimitConfig>(std::move(config));
+}
+
+}  // namespace inferplane
