@@ -11,7 +11,8 @@ class Lease:
     granted: int = 0  # what the holder may use in all
     used: int = 0  # what it said it has used; may be more than was granted, where it could not ask
     refused: int = 0
-    sequence: int = 0  # of the exchange that this comes from
+    serial: int = 0  # sequence of the exchange that granted it
+    sequence: int = 0  # of the exchange that last spoke of it
 
     @property
     def committed(self) -> int:
@@ -36,7 +37,8 @@ class Account:
     lost: int = 0  # granted to leases that were given up, and not said to be used
     refused: int = 0  # by leases that are closed
     alerted: int = 0  # percent of the amount that was told of already
-    leases: dict[str, Lease] = field(default_factory=dict)  # by holder
+    leases: dict[str, Lease] = field(default_factory=dict)  # open ones, by holder
+    closed: dict[str, int] = field(default_factory=dict)  # serial of the last closed one, by holder
 
     @property
     def key(self) -> tuple[str, int]:
@@ -70,6 +72,7 @@ class Account:
     def close(self, holder: str) -> None:
         """The holder's lease is over; what it used stays."""
         lease = self.leases.pop(holder)
+        self.closed[holder] = max(lease.serial, self.closed.get(holder, 0))
         self.settled += lease.used
         self.refused += lease.refused
 

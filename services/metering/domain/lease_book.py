@@ -113,9 +113,9 @@ class LeaseBook:
             binds = self._take_down(budget, said, lease) or binds
         account = self._account(budget.uid, start)
         mine = account.leases.get(said.holder)
-        if mine is not None and all(lease.window_start != start for lease in use.leases):
+        if mine is not None and not any(lease.serial == mine.serial for lease in use.leases):
             # An answer was lost: what it granted never arrived.
-            mine.granted, mine.sequence = 0, said.sequence
+            account.close(said.holder)
             self._changed(account)
         given = self._give(budget, account, said, use, now)
         self._watch(budget, account)
@@ -140,13 +140,16 @@ class LeaseBook:
                 f"{told.window_start} is not the start of a {budget.window.name.lower()}",
             )
         account = self._account(budget.uid, told.window_start)
+        if told.serial <= account.closed.get(said.holder, 0):
+            return False  # counted already; the answer that said so was lost
         lease = account.leases.get(said.holder)
-        if lease is None:
-            if told.is_closed and not told.used and not told.refused:
-                return False
-            lease = account.leases[said.holder] = Lease()
-        elif lease.sequence >= said.sequence:
+        if lease is not None and lease.sequence >= said.sequence:
             return False
+        if lease is not None and lease.serial != told.serial:
+            account.close(said.holder)  # the holder never heard of it, or has forgotten it
+            lease = None
+        if lease is None:
+            lease = account.leases[said.holder] = Lease(serial=told.serial)
         lease.granted, lease.used = max(0, told.granted), max(0, told.used)
         lease.refused, lease.sequence = max(0, told.refused), said.sequence
         if told.is_closed:
@@ -175,7 +178,7 @@ class LeaseBook:
             self._scarce[budget.uid] = now.monotonic + _SCARCE_SECONDS
         if given <= 0:
             return 0
-        lease = account.leases.setdefault(said.holder, Lease(sequence=said.sequence))
+        lease = account.leases.setdefault(said.holder, Lease(serial=said.sequence))
         # What was used beyond the grant, because metering was away, is paid from what is given.
         lease.granted = max(lease.granted, lease.used) + given
         lease.sequence = said.sequence
@@ -233,6 +236,7 @@ class LeaseBook:
             elif len(account.leases) - open_leases > _MOST_ENDED:
                 for holder in [name for name in account.leases if name not in self._holders]:
                     account.fold(holder)
+                account.closed = {h: s for h, s in account.closed.items() if h in self._holders}
                 self._changed(account)
         self._scarce = {u: until for u, until in self._scarce.items() if until > now.monotonic}
 

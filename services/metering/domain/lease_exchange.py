@@ -24,6 +24,7 @@ class LeaseUse:
     used: int
     refused: int
     is_closed: bool
+    serial: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

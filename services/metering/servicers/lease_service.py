@@ -92,6 +92,7 @@ def _use(message: pb.BudgetUse) -> BudgetUse:
                 used=lease.used,
                 refused=lease.refused,
                 is_closed=lease.closed,
+                serial=lease.serial,
             )
             for lease in message.leases
         ],
