@@ -12,7 +12,15 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 from inferplane.discovery.v1 import discovery_service_pb2_grpc
 from inferplane.generation.v1 import generation_service_pb2_grpc
-from inferplane.metering.v1 import api_key_service_pb2_grpc, project_service_pb2_grpc
+from inferplane.metering.v1 import (
+    api_key_service_pb2_grpc,
+    budget_service_pb2_grpc,
+    ledger_service_pb2_grpc,
+    price_service_pb2_grpc,
+    project_service_pb2_grpc,
+    spending_alert_service_pb2_grpc,
+    usage_report_service_pb2_grpc,
+)
 from inferplane.registry.v1 import (
     artifact_service_pb2_grpc,
     endpoint_service_pb2_grpc,
@@ -92,6 +100,11 @@ class Edge:
         self.generation = generation_service_pb2_grpc.GenerationServiceStub(channel)
         self.projects = project_service_pb2_grpc.ProjectServiceStub(channel)
         self.api_keys = api_key_service_pb2_grpc.ApiKeyServiceStub(channel)
+        self.budgets = budget_service_pb2_grpc.BudgetServiceStub(channel)
+        self.prices = price_service_pb2_grpc.PriceServiceStub(channel)
+        self.ledger = ledger_service_pb2_grpc.LedgerServiceStub(channel)
+        self.usage = usage_report_service_pb2_grpc.UsageReportServiceStub(channel)
+        self.alerts = spending_alert_service_pb2_grpc.SpendingAlertServiceStub(channel)
         self.router = router_service_pb2_grpc.RouterServiceStub(channel)
 
 

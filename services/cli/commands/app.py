@@ -8,18 +8,23 @@ import typer.main
 
 from services.cli.commands import (
     about,
+    alerts,
     aliases,
+    budgets,
     ca,
     endpoints,
     generation,
     keys,
+    ledger,
     limits,
     machine,
     models,
+    prices,
     projects,
     serving,
     status,
     tuning,
+    usage,
 )
 from services.cli.commands.options import ACCOUNT_PANEL, RUN_PANEL, SERVE_PANEL, key_option
 
@@ -42,7 +47,18 @@ app.add_typer(aliases.app, name="aliases", rich_help_panel=SERVE_PANEL)
 app.add_typer(endpoints.app, name="endpoints", rich_help_panel=SERVE_PANEL)
 app.add_typer(ca.app, name="ca", rich_help_panel=RUN_PANEL)
 app.add_typer(serving.traffic, name="traffic", rich_help_panel=SERVE_PANEL)
-for group, name in ((projects.app, "projects"), (keys.app, "keys"), (limits.app, "limits")):
+for group, name in (
+    (projects.app, "projects"),
+    (keys.app, "keys"),
+    (limits.app, "limits"),
+    (budgets.app, "budget"),
+    (usage.app, "usage"),
+    (prices.app, "prices"),
+    (prices.costs, "costs"),
+    (ledger.app, "ledger"),
+    (ledger.credits_, "credits"),
+    (alerts.app, "alerts"),
+):
     app.add_typer(group, name=name, rich_help_panel=ACCOUNT_PANEL)
 
 

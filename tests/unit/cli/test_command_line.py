@@ -47,6 +47,12 @@ def test_commands_are_those_promised() -> None:
         "projects create", "projects list", "projects get", "projects update",
         "keys create", "keys list", "keys rotate", "keys revoke", "keys rotate-signing",
         "limits set", "limits get",
+        "ca init", "ca issue", "ca list", "ca renew", "ca rotate", "ca show",
+        "budget set", "budget list", "budget get", "budget delete",
+        "usage request", "usage export",
+        "prices set", "prices list", "costs machine set", "costs machine list",
+        "ledger verify", "ledger entries", "ledger balance", "ledger correct", "credits add",
+        "alerts set", "alerts list", "alerts delete", "alerts told",
         "endpoints apply", "endpoints list", "endpoints get", "endpoints delete",
     }  # fmt: skip
 
