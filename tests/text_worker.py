@@ -23,6 +23,7 @@ from services.worker.drivers.traffic import Traffic
 from services.worker.listening import Listening, listening
 from services.worker.llm.domain.engine_settings import EngineSettings
 from services.worker.llm.drivers.engine import Engine
+from services.worker.ports.text_watch import NoTextWatch, TextWatch
 from services.worker.servicers.answer_source import AnswerSource
 from services.worker.servicers.text_answer import ReaderBounds
 from services.worker.settings import WorkerSettings
@@ -89,6 +90,7 @@ class TextWorker:
         runner: ScriptedRunner | None = None,
         front: str = "auto",
         reader: ReaderBounds | None = None,
+        watch: TextWatch | None = None,
         **settings: Any,
     ) -> TextWorker:
         """`settings` are the engine's."""
@@ -115,7 +117,12 @@ class TextWorker:
         )
         server = listening(WorkerSettings(worker_address=address, front=front))  # type: ignore[arg-type]
         source = AnswerSource(
-            cast(Roster, OneText(served)), lambda: True, "0", 1 << 26, reader or ReaderBounds()
+            cast(Roster, OneText(served)),
+            lambda: True,
+            "0",
+            1 << 26,
+            reader=reader or ReaderBounds(),
+            watch=watch or NoTextWatch(),
         )
         server.serve(source)
         bound = await server.start()
