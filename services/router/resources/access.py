@@ -10,8 +10,14 @@ from inferplane.discovery.v1 import discovery_service_pb2
 from inferplane.generation.v1 import generation_service_pb2
 from inferplane.metering.v1 import (
     api_key_service_pb2,
+    budget_service_pb2,
+    lease_service_pb2,
+    ledger_service_pb2,
     policy_service_pb2,
+    price_service_pb2,
     project_service_pb2,
+    spending_alert_service_pb2,
+    usage_report_service_pb2,
     usage_service_pb2,
 )
 from inferplane.oip.v1 import rest_service_pb2
@@ -43,7 +49,7 @@ class Access(Enum):
 
 
 _ROLES = ("caller", "viewer", "deployer", "admin")
-_READS = ("Get", "List", "Watch", "Query")
+_READS = ("Get", "List", "Watch", "Query", "Export")
 
 # Of these services, whoever may change; those that may read are viewers.
 _MANAGED: tuple[tuple[FileDescriptor, Access], ...] = (
@@ -57,9 +63,18 @@ _MANAGED: tuple[tuple[FileDescriptor, Access], ...] = (
     (router_service_pb2.DESCRIPTOR, Access.NOBODY),
     (project_service_pb2.DESCRIPTOR, Access.ADMIN),
     (api_key_service_pb2.DESCRIPTOR, Access.ADMIN),
+    (budget_service_pb2.DESCRIPTOR, Access.ADMIN),
+    (price_service_pb2.DESCRIPTOR, Access.ADMIN),
+    (ledger_service_pb2.DESCRIPTOR, Access.ADMIN),
+    (usage_report_service_pb2.DESCRIPTOR, Access.ADMIN),
+    (spending_alert_service_pb2.DESCRIPTOR, Access.ADMIN),
 )
 # Of these services nothing is for the edge.
-_INTERNAL = (policy_service_pb2.DESCRIPTOR, usage_service_pb2.DESCRIPTOR)
+_INTERNAL = (
+    policy_service_pb2.DESCRIPTOR,
+    usage_service_pb2.DESCRIPTOR,
+    lease_service_pb2.DESCRIPTOR,
+)
 # Of these services every method is a caller's, but for those below.
 _CALLED = (
     open_inference_pb2.DESCRIPTOR,
@@ -96,7 +111,7 @@ def table() -> Mapping[str, Access]:
     for file, writes in _MANAGED:
         for service in _services([file]):
             for method in service.methods:
-                is_read = method.name.startswith(_READS) or method.name == "Watch"
+                is_read = method.name.startswith(_READS)
                 found[_path(service, method.name)] = Access.VIEWER if is_read else writes
     return found
 
@@ -112,9 +127,11 @@ def of_metering() -> tuple[str, ...]:
     )
 
 
-def managed_files() -> tuple[FileDescriptor, ...]:
-    """The files of services that manage, for reflection."""
-    return tuple(file for file, _ in _MANAGED)
+def services() -> tuple[str, ...]:
+    """What clients find at the edge, for reflection: without what REST's calls become."""
+    files = (open_inference_pb2.DESCRIPTOR, generation_service_pb2.DESCRIPTOR)
+    managed = (file for file, _ in _MANAGED)
+    return tuple(service.full_name for service in _services((*files, *managed)))
 
 
 def _services(files: Iterable[FileDescriptor]) -> Iterable[ServiceDescriptor]:
