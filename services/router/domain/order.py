@@ -15,8 +15,22 @@ from dataclasses import dataclass, field
 from services.router.domain.snapshot import Kind, Resource, Snapshot
 from services.router.domain.subscription import Difference, Subscription, Update
 
-_MAKE = (Kind.CLUSTER, Kind.ASSIGNMENT, Kind.FILTER, Kind.LISTENER, Kind.ROUTES)
-_BREAK = (Kind.LISTENER, Kind.FILTER, Kind.ROUTES, Kind.CLUSTER, Kind.ASSIGNMENT)
+_MAKE = (
+    Kind.SECRET,
+    Kind.CLUSTER,
+    Kind.ASSIGNMENT,
+    Kind.FILTER,
+    Kind.LISTENER,
+    Kind.ROUTES,
+)
+_BREAK = (
+    Kind.LISTENER,
+    Kind.FILTER,
+    Kind.ROUTES,
+    Kind.CLUSTER,
+    Kind.ASSIGNMENT,
+    Kind.SECRET,
+)
 # Kind → the kinds whose resources may count on it.
 _COUNTED_ON_BY: Mapping[Kind, tuple[Kind, ...]] = {
     Kind.CLUSTER: (Kind.ROUTES,),
@@ -24,6 +38,7 @@ _COUNTED_ON_BY: Mapping[Kind, tuple[Kind, ...]] = {
     Kind.ROUTES: (Kind.LISTENER,),
     Kind.FILTER: (Kind.LISTENER,),
     Kind.LISTENER: (),
+    Kind.SECRET: (Kind.CLUSTER, Kind.LISTENER),
 }
 
 

@@ -13,6 +13,7 @@ _VERSION_DIGITS = 16  # hex digits of SHA-256 that a version keeps
 class Kind(Enum):
     """The types of resources; values are Envoy's words for them in short."""
 
+    SECRET = "secret"  # noqa: S105 - names of files: certificates, and by whom they must be
     CLUSTER = "cluster"
     ASSIGNMENT = "assignment"  # Envoy's ClusterLoadAssignment: the hosts of a cluster
     FILTER = "filter"  # an HTTP filter of the listener that may change while the listener stays

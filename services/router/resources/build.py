@@ -3,7 +3,7 @@
 from services.router.domain.policy import Policy
 from services.router.domain.snapshot import Resource
 from services.router.domain.topology import Topology
-from services.router.resources import claims, clusters, edge, listener, policy_filters, routes
+from services.router.resources import claims, clusters, edge, listener, policy_filters, routes, tls
 
 
 class ResourceBuilder:
@@ -20,6 +20,7 @@ class ResourceBuilder:
         if settings.asks_for_keys and policy is not None:
             filters = policy_filters.resources(policy, has_module=settings.has_module)
         return [
+            *tls.secrets(self._settings),
             self._listener,
             *filters,
             routes.resource(topology.endpoints, settings, claims.of(policy)),

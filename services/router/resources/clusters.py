@@ -1,7 +1,7 @@
 """Clusters and their hosts: one per version, one more where it is mirrored to, and those of the control plane."""
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpPro
 
 from services.router.domain.snapshot import Kind, Reference, Resource
 from services.router.domain.topology import RoutedVersion
-from services.router.resources import edge, wire
+from services.router.resources import edge, tls, wire
 from services.rpc import address as addresses
 
 _PROTOCOL_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -31,36 +31,43 @@ _PANIC_PERCENT = 1.0
 _CACHED = 4096
 
 
-def of_version(version: RoutedVersion, max_message_bytes: int) -> list[Resource]:
-    """A version's clusters with their assignments."""
+def of_version(
+    version: RoutedVersion, max_message_bytes: int, *, by_tls: bool = False
+) -> list[Resource]:
+    """A version's clusters with their assignments; `by_tls`: hosts on TCP are reached so."""
     hosts = version.addresses
-    built = [_serving(version, max_message_bytes), _assignment(str(version.name), hosts)]
+    built = [
+        _serving(version, max_message_bytes, by_tls=by_tls),
+        _assignment(str(version.name), hosts),
+    ]
     if version.mirrored:
         name = edge.mirror_cluster(version.name)
-        built += [_mirrored(version, max_message_bytes), _assignment(name, hosts)]
+        built += [_mirrored(version, max_message_bytes, by_tls=by_tls), _assignment(name, hosts)]
     return built
 
 
-def of_any_worker(hosts: tuple[str, ...], max_message_bytes: int) -> list[Resource]:
+def of_any_worker(
+    hosts: tuple[str, ...], max_message_bytes: int, *, by_tls: bool = False
+) -> list[Resource]:
     """The cluster of all workers, for calls that every worker answers alike, with its assignment."""
     cluster = _discovered(edge.ANY_WORKER, max_message_bytes, stamps={})
     _limit(cluster, _UNLIMITED, budget=(100.0, 32))
     cluster.health_checks.add(**_health_check(""))
-    return [_resource(cluster), _assignment(edge.ANY_WORKER, hosts)]
+    return [_of_workers(cluster, by_tls=by_tls), _assignment(edge.ANY_WORKER, hosts)]
 
 
 def of_control_plane(settings: edge.Edge) -> list[Resource]:
     """The clusters that management calls go to."""
     return [
-        _fixed(edge.REGISTRY, settings.registry_address, settings.max_message_bytes),
-        _fixed(edge.DISCOVERY, settings.discovery_address, settings.max_message_bytes),
-        _fixed(edge.ROUTER, settings.router_address, settings.max_message_bytes),
-        _fixed(edge.METERING, settings.metering_address, settings.max_message_bytes),
+        _fixed(edge.REGISTRY, settings.registry_address, settings),
+        _fixed(edge.DISCOVERY, settings.discovery_address, settings),
+        _fixed(edge.ROUTER, settings.router_address, settings),
+        _fixed(edge.METERING, settings.metering_address, settings),
     ]
 
 
 @lru_cache(_CACHED)
-def _serving(version: RoutedVersion, max_message_bytes: int) -> Resource:
+def _serving(version: RoutedVersion, max_message_bytes: int, *, by_tls: bool) -> Resource:
     cluster = _discovered(
         edge.version_cluster(version.name),
         max_message_bytes,
@@ -74,11 +81,11 @@ def _serving(version: RoutedVersion, max_message_bytes: int) -> Resource:
         cluster.lb_policy = Cluster.MAGLEV
     cluster.health_checks.add(**_health_check(str(version.name)))
     cluster.MergeFrom(Cluster(outlier_detection=_outlier_detection()))
-    return _resource(cluster)
+    return _of_workers(cluster, by_tls=by_tls)
 
 
 @lru_cache(_CACHED)
-def _mirrored(version: RoutedVersion, max_message_bytes: int) -> Resource:
+def _mirrored(version: RoutedVersion, max_message_bytes: int, *, by_tls: bool) -> Resource:
     """Nothing here may touch what serves: limits of its own, no retries; the serving cluster checks the hosts."""
     cluster = _discovered(
         edge.mirror_cluster(version.name),
@@ -86,21 +93,32 @@ def _mirrored(version: RoutedVersion, max_message_bytes: int) -> Resource:
         {edge.VERSION_HEADER: str(version.name), edge.SHADOW_HEADER: "1"},
     )
     _limit(cluster, version.limits.max_mirror_requests, budget=(0.0, 0))
-    return _resource(cluster)
+    return _of_workers(cluster, by_tls=by_tls)
 
 
 @lru_cache(_CACHED)
 def _assignment(name: str, hosts: tuple[str, ...]) -> Resource:
-    endpoints = [{"endpoint": {"address": wire.socket(host)}} for host in hosts]
+    endpoints = [_host(host) for host in hosts]
     message = ClusterLoadAssignment(
         cluster_name=name, endpoints=[{"lb_endpoints": endpoints}] if hosts else []
     )
     return Resource.of(Kind.ASSIGNMENT, name, wire.serialized(message), breaks=not hosts)
 
 
-def _resource(cluster: Any) -> Resource:
+def _host(address: str) -> dict[str, Any]:
+    host: dict[str, Any] = {"endpoint": {"address": wire.socket(address)}}
+    if addresses.parse(address).path is None:
+        host["metadata"] = tls.MARK
+    return host
+
+
+def _of_workers(cluster: Any, *, by_tls: bool) -> Resource:
+    return _resource(cluster, tls.reach_workers(cluster) if by_tls else [])
+
+
+def _resource(cluster: Any, secrets: Sequence[Reference] = ()) -> Resource:
     names_hosts = cluster.type == Cluster.EDS
-    references = (Reference(Kind.ASSIGNMENT, cluster.name),) if names_hosts else ()
+    references = [*([Reference(Kind.ASSIGNMENT, cluster.name)] if names_hosts else []), *secrets]
     return Resource.of(Kind.CLUSTER, cluster.name, wire.serialized(cluster), references)
 
 
@@ -122,7 +140,7 @@ def _discovered(name: str, max_message_bytes: int, stamps: Mapping[str, str]) ->
     )
 
 
-def _fixed(name: str, address: str, max_message_bytes: int) -> Resource:
+def _fixed(name: str, address: str, settings: edge.Edge) -> Resource:
     cluster = Cluster(
         name=name,
         type=Cluster.STATIC if _is_literal(address) else Cluster.STRICT_DNS,
@@ -132,11 +150,12 @@ def _fixed(name: str, address: str, max_message_bytes: int) -> Resource:
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": wire.socket(address)}}]}],
         },
         typed_extension_protocol_options={
-            _PROTOCOL_OPTIONS: wire.packed(_protocol(max_message_bytes, {}))
+            _PROTOCOL_OPTIONS: wire.packed(_protocol(settings.max_message_bytes, {}))
         },
     )
     _limit(cluster, _UNLIMITED, budget=(100.0, 32))
-    return _resource(cluster)
+    by_tls = bool(settings.tls_dir) and addresses.parse(address).path is None
+    return _resource(cluster, tls.reach_services(cluster) if by_tls else [])
 
 
 def _is_literal(address: str) -> bool:
@@ -231,8 +250,8 @@ def resources(
     versions: Iterable[RoutedVersion], workers: tuple[str, ...], settings: edge.Edge
 ) -> list[Resource]:
     """All clusters and assignments of a topology."""
-    limit = settings.max_message_bytes
-    built = [*of_control_plane(settings), *of_any_worker(workers, limit)]
+    limit, by_tls = settings.max_message_bytes, bool(settings.tls_dir)
+    built = [*of_control_plane(settings), *of_any_worker(workers, limit, by_tls=by_tls)]
     for version in versions:
-        built += of_version(version, limit)
+        built += of_version(version, limit, by_tls=by_tls)
     return built

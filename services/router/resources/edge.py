@@ -1,6 +1,7 @@
 """What the operator decides about the edge, and the names that its resources call each other by."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from services.rpc.names import VersionName
 
@@ -44,6 +45,14 @@ OPENAI_PROBLEM = "problem"
 ERROR_HEADER = "x-inferplane-error"
 
 
+class ClientCertificate(StrEnum):
+    """Whether clients show a certificate. It gives no rights; they need a key all the same."""
+
+    OFF = "off"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
     """Settings of the edge; all but the addresses end up in the listener and so should not change while it serves."""
@@ -60,6 +69,19 @@ class Edge:
     # Envoy finds our module (`endpoint_module.NAME`), which reads endpoints faster.
     has_module: bool = False
     access_log: str = ""  # file that Envoy appends JSON lines to; empty: none
+    # Files on Envoy's machine. What clients see (empty: plain), and by whom their own certificates must be.
+    certificate: str = ""
+    key: str = ""
+    client_ca: str = ""
+    client_certificate: ClientCertificate = ClientCertificate.OFF
+    tls_dir: str = (
+        ""  # likewise; what workers and services see, and whom it trusts there; empty: plain
+    )
+
+    @property
+    def asks_for_certificates(self) -> bool:
+        """Whether clients may or must show one."""
+        return bool(self.certificate) and self.client_certificate is not ClientCertificate.OFF
 
 
 def openai_body_bytes(max_message_bytes: int) -> int:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from envoy.config.listener.v3.listener_components_pb2 import FilterChain
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.extensions.access_loggers.file.v3.file_pb2 import FileAccessLog
 from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import (
@@ -12,7 +13,7 @@ from envoy.extensions.http.early_header_mutation.header_mutation.v3.header_mutat
 )
 
 from services.router.domain.snapshot import Kind, Reference, Resource
-from services.router.resources import edge, filters, replies, wire
+from services.router.resources import edge, filters, replies, tls, wire
 
 _FRAMING_BYTES = 64 * 1024
 _LARGEST_WINDOW = (1 << 31) - 1  # RFC 9113, 6.9.1
@@ -29,13 +30,15 @@ def resource(settings: edge.Edge) -> Resource:
     manager = wire.extension(
         "envoy.filters.network.http_connection_manager", _connection_manager(settings)
     )
+    chain = FilterChain(filters=[manager])
+    tls.secure(chain, settings)
     message = Listener(
         name=edge.LISTENER,
         address=wire.socket(settings.address),
-        filter_chains=[{"filters": [manager]}],
+        filter_chains=[chain],
         per_connection_buffer_limit_bytes=wire.number(settings.max_message_bytes + _FRAMING_BYTES),
     )
-    references = [Reference(Kind.ROUTES, edge.ROUTES)]
+    references = [Reference(Kind.ROUTES, edge.ROUTES), *tls.listener_references(settings)]
     if settings.asks_for_keys:
         names = (edge.KEYS_FILTER, edge.REVOCATIONS_FILTER, edge.LIMITS_FILTER)
         references += [Reference(Kind.FILTER, name) for name in names]

@@ -19,8 +19,11 @@ from inferplane.oip.v1.rest_service_pb2_grpc import (
     add_RestInferenceServiceServicer_to_server,
 )
 
+from services.rpc import peers
 from services.rpc.errors import InferplaneError
+from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer
+from services.rpc.tls import PLAIN, Security
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
@@ -37,9 +40,15 @@ class EchoWorker:
     delay: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)  # of the last call
     hold: asyncio.Event | None = None  # calls wait for it
+    security: Security = PLAIN
 
     async def start(self, *versions: str) -> "EchoWorker":
-        self.server = RpcServer(address=self.address, max_message_bytes=MAX_MESSAGE_BYTES)
+        self.server = RpcServer(
+            address=self.address,
+            max_message_bytes=MAX_MESSAGE_BYTES,
+            security=self.security,
+            guard=peers.guard(self.address, self.security, {PeerKind.EDGE}),
+        )
         # The repository's methods, which are the registry's, stay as the generated classes have them.
         by_grpc, by_rest = _Oip(self), _Rest(self)  # type: ignore[abstract] # see above
         add_GRPCInferenceServiceServicer_to_server(by_grpc, self.server.grpc)

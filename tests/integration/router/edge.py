@@ -32,6 +32,7 @@ from services.rpc import channel
 from services.rpc.address import free_port
 from services.rpc.names import EndpointName, VersionName
 from services.rpc.server import RpcServer
+from services.rpc.tls import PLAIN, Security
 from tests.envoy_process import EnvoyProcess
 from tests.integration.router.echo_worker import EchoWorker
 from tests.integration.router.waiting import until
@@ -129,9 +130,12 @@ class EdgeUnderTest:
         self.publishing.cancel()
         await asyncio.gather(self.publishing, return_exceptions=True)
 
-    async def add_worker(self, name: str, *versions: VersionName, unix: bool = True) -> EchoWorker:
-        address = f"unix:{self.folder}/{name}.sock" if unix else "127.0.0.1:0"
-        worker = await EchoWorker(name, address).start(*map(str, versions))
+    async def add_worker(
+        self, name: str, *versions: VersionName, unix: bool = True, security: Security = PLAIN
+    ) -> EchoWorker:
+        is_tcp = security.files is not None or not unix
+        address = "127.0.0.1:0" if is_tcp else f"unix:{self.folder}/{name}.sock"
+        worker = await EchoWorker(name, address, security=security).start(*map(str, versions))
         self.workers.append(worker)
         return worker
 
@@ -170,7 +174,7 @@ class EdgeUnderTest:
             and publication is not None
             and all(
                 e.client.is_in_sync(publication.snapshot)
-                and set(e.client._subscriptions) >= {*Kind} - {Kind.FILTER}
+                and set(e.client._subscriptions) >= {*Kind} - {Kind.FILTER, Kind.SECRET}
                 for e in envoys
             )
         )
