@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from services.metering import identity
+from services.metering import identity, ledger
 from services.metering.adapters.database import Database
 from services.metering.area import Area, Surroundings
 from services.metering.settings import MeteringSettings
@@ -82,7 +82,8 @@ async def surroundings(
 def build(around: Surroundings) -> Sequence[Area]:
     """All areas, each after what it needs; they start in this order."""
     people = identity.build(around)
-    return [people]
+    money = ledger.build(around)
+    return [people, money]
 
 
 async def serve(

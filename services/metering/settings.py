@@ -10,6 +10,7 @@ from pydantic_settings import NoDecode
 
 from services.metering.domain import token
 from services.metering.domain.issuer import TrustedIssuer, check_url
+from services.metering.domain.usage import Outcome
 from services.rpc.errors import InvalidArgumentError
 from services.rpc.settings import Settings
 
@@ -56,6 +57,16 @@ def _distinct(issuers: tuple[OidcIssuer, ...]) -> tuple[OidcIssuer, ...]:
     return issuers
 
 
+def _outcomes(words: object) -> object:
+    if not isinstance(words, str):
+        return words
+    known = {outcome.name.lower(): outcome for outcome in Outcome}
+    given = [word.strip() for word in words.split(",") if word.strip()]
+    if unknown := [word for word in given if word not in known]:
+        raise ValueError(f"{', '.join(unknown)}: allowed: some of {', '.join(known)}")
+    return tuple(known[word] for word in given)
+
+
 class MeteringSettings(Settings):
     """Every field is a variable: INFERPLANE_ and the field's name in capitals."""
 
@@ -67,6 +78,15 @@ class MeteringSettings(Settings):
     log_style: Literal["json", "console"] = "json"
     drain_seconds: float = Field(default=30.0, ge=0)
     budget_lease_seconds: float = Field(default=10.0, ge=1, le=3600)  # without an exchange
+
+    # ledger
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")  # ISO 4217, of all prices and sums
+    usage_retention_days: int = Field(default=90, ge=1, le=36500)  # of request rows; sums stay
+    charge_outcomes: Annotated[tuple[Outcome, ...], NoDecode, BeforeValidator(_outcomes)] = (
+        Outcome.OK,
+        Outcome.CANCELLED,
+        Outcome.DEADLINE,
+    )  # words with commas between; others are counted and cost nothing
 
     # identity
     oidc_issuers: Annotated[

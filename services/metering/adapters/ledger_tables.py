@@ -1,0 +1,233 @@
+"""Tables of usage, the ledger, prices and reports, as the newest migration leaves them."""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    UniqueConstraint,
+    text,
+)
+
+from services.metering.adapters.database import metadata
+from services.metering.domain.sums import SUMS
+from services.metering.domain.usage import COLUMNS
+
+
+def _number(name: str) -> Column[int]:
+    return Column(name, Integer, nullable=False)
+
+
+# Outboxes of workers. `next_sequence` is the row that is wanted next.
+sources = Table(
+    "usage_sources",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("source", String, nullable=False, unique=True),
+    Column("worker", String, nullable=False),
+    Column("pool", String, nullable=False),
+    _number("next_sequence"),
+    _number("update_us"),
+)
+
+# What requests have in common.
+subjects = Table(
+    "usage_subjects",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    *(
+        Column(name, String, nullable=False)
+        for name in ("project", "key", "endpoint", "model", "version", "digest")
+    ),
+    _number("kind"),
+    Column("pool", String, nullable=False),
+    UniqueConstraint(
+        "project",
+        "key",
+        "endpoint",
+        "model",
+        "version",
+        "digest",
+        "kind",
+        "pool",
+        name="usage_subjects_once",
+    ),
+)
+
+# One row for each reported attempt, as it was reported. `slot` and `odd` say how it is found: see `sql_attempts`.
+rows = Table(
+    "usage_rows",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _number("entry"),
+    _number("subject"),
+    Column("request_id", LargeBinary, nullable=False),
+    *(_number(name) for name in COLUMNS),
+    _number("slot"),
+    _number("odd"),
+    Index("usage_rows_plain", "slot", "request_id", sqlite_where=text("odd = 0")),
+    Index("usage_rows_odd", "request_id", sqlite_where=text("odd = 1")),
+)
+
+# What is known of some rows' texts.
+telemetry = Table(
+    "usage_telemetry",
+    metadata,
+    Column("row", Integer, primary_key=True),
+    Column("fingerprint", LargeBinary, nullable=False),
+    _number("input_characters"),
+    _number("output_characters"),
+    Column("scores", String, nullable=False),
+)
+
+# Rows that gave way to another attempt of their request.
+superseded = Table(
+    "usage_superseded",
+    metadata,
+    Column("row", Integer, primary_key=True),
+    _number("winner"),
+    _number("attempts"),
+    _number("entry"),
+    Index("usage_superseded_by_winner", "winner"),
+    Index("usage_superseded_by_entry", "entry"),
+)
+
+accounts = Table(
+    "ledger_accounts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+)
+
+# Entries: append-only, held by triggers.
+entries = Table(
+    "ledger_entries",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    _number("kind"),
+    _number("create_us"),
+    Column("reason", String, nullable=False),
+    _number("corrects"),
+    Column("request_key", String, unique=True),
+    *(
+        _number(name)
+        for name in ("source", "first_sequence", "first_row", "row_count", "last_price", "charged")
+    ),
+    Column("rows_hash", LargeBinary, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    Index("ledger_entries_by_row", "first_row", sqlite_where=text("row_count > 0")),
+)
+
+# Postings: append-only, held by triggers.
+postings = Table(
+    "ledger_postings",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("entry", Integer, ForeignKey("ledger_entries.number"), nullable=False),
+    Column("account", Integer, ForeignKey("ledger_accounts.id"), nullable=False),
+    *(_number(name) for name in ("amount", "quantity", "unit", "price", "subject")),
+    Index("ledger_postings_by_entry", "entry"),
+    Index("ledger_postings_by_account", "account", "entry"),
+)
+
+# Running sums of the postings, in 10^-6 (`high`) and 10^-12 (`low`) of the currency: together beyond 64 bits.
+balances = Table(
+    "ledger_balances",
+    metadata,
+    Column("account", Integer, ForeignKey("ledger_accounts.id"), primary_key=True),
+    _number("high"),
+    _number("low"),
+)
+
+# Prices: append-only, held by triggers.
+prices = Table(
+    "prices",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _number("unit"),
+    _number("amount"),
+    Column("project", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("version", String, nullable=False),
+    _number("valid_from_ns"),
+    _number("create_us"),
+)
+
+machine_prices = Table(
+    "machine_prices",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("pool", String, nullable=False),
+    _number("hourly_amount"),
+    _number("machines"),
+    _number("valid_from_ns"),
+    _number("create_us"),
+)
+
+# Sums of a subject's requests by the hour (grain 1), day (2) and month (3) in which they began.
+# `start`: hours since 1970.
+rollups = Table(
+    "usage_rollups",
+    metadata,
+    Column("grain", Integer, primary_key=True),
+    Column("start", Integer, primary_key=True),
+    Column("subject", Integer, primary_key=True),
+    *(_number(name) for name in SUMS),
+    sqlite_with_rowid=False,
+)
+
+# What a project was charged for requests of a month: `month` is its first hour.
+spending = Table(
+    "spending",
+    metadata,
+    Column("project", String, primary_key=True),
+    Column("month", Integer, primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+spending_alerts = Table(
+    "spending_alerts",
+    metadata,
+    Column("project", String, primary_key=True),
+    Column("alert", String, primary_key=True),
+    _number("monthly_amount"),
+    Column("percents", String, nullable=False),
+    Column("webhook", String, nullable=False),
+    _number("create_us"),
+)
+
+spending_notices = Table(
+    "spending_notices",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("project", String, nullable=False),
+    Column("alert", String, nullable=False),
+    _number("month"),
+    _number("percent"),
+    _number("spent"),
+    _number("monthly_amount"),
+    Column("webhook", String, nullable=False),
+    _number("create_us"),
+    Column("deliver_us", Integer),
+    UniqueConstraint("project", "alert", "month", "percent", name="spending_notices_once"),
+    Index(
+        "spending_notices_undelivered",
+        "id",
+        sqlite_where=text("deliver_us IS NULL AND webhook <> ''"),
+    ),
+)
+
+# Up to which entry request rows were dropped: rows may be deleted only after it was noted here.
+retention = Table(
+    "usage_retention",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _number("upto_entry"),
+    _number("dropped_rows"),
+    _number("create_us"),
+)

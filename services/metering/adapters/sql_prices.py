@@ -1,0 +1,112 @@
+"""Prices of units and machines in the database: appended, never changed."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from services.metering.adapters.database import Database
+from services.metering.domain.machine_price import MachinePrice, MachinePriceId
+from services.metering.domain.price import Price, PriceId
+from services.metering.domain.unit import Unit
+from services.metering.ports.price_store import Committed
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PRICE_FIELDS = "id, unit, amount, project, model, version, valid_from_ns, create_us"
+_MACHINE_FIELDS = "id, pool, hourly_amount, machines, valid_from_ns, create_us"
+
+
+def moment(microseconds: int) -> datetime:
+    """The moment, from microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def microseconds(at: datetime) -> int:
+    """Microseconds since 1970."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def load_prices(connection: sa.Connection) -> list[Price]:
+    """All prices in the order in which they were made."""
+    return [
+        Price(
+            id=PriceId(row[0]),
+            unit=Unit(row[1]),
+            amount=row[2],
+            project=row[3],
+            model=row[4],
+            version=row[5],
+            valid_from_ns=row[6],
+            create_time=moment(row[7]),
+        )
+        for row in connection.exec_driver_sql(f"SELECT {_PRICE_FIELDS} FROM prices ORDER BY id")  # noqa: S608
+    ]
+
+
+def _load_machine_prices(connection: sa.Connection) -> list[MachinePrice]:
+    return [
+        MachinePrice(
+            id=MachinePriceId(row[0]),
+            pool=row[1],
+            hourly_amount=row[2],
+            machines=row[3],
+            valid_from_ns=row[4],
+            create_time=moment(row[5]),
+        )
+        for row in connection.exec_driver_sql(
+            f"SELECT {_MACHINE_FIELDS} FROM machine_prices ORDER BY id"  # noqa: S608
+        )
+    ]
+
+
+class SqlPrices:
+    """A PriceStore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def prices(self) -> list[Price]:
+        return await self._database.read(lambda connection: connection.run_sync(load_prices))
+
+    async def machine_prices(self) -> list[MachinePrice]:
+        return await self._database.read(
+            lambda connection: connection.run_sync(_load_machine_prices)
+        )
+
+    async def add(self, price: Price, committed: Committed[Price]) -> Price:
+        def work(connection: sa.Connection) -> Price:
+            row = connection.exec_driver_sql(
+                "INSERT INTO prices (unit, amount, project, model, version, valid_from_ns, create_us)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    int(price.unit),
+                    price.amount,
+                    price.project,
+                    price.model,
+                    price.version,
+                    price.valid_from_ns,
+                    microseconds(price.create_time),
+                ),
+            )
+            return replace(price, id=PriceId(row.lastrowid))
+
+        return await self._database.write(lambda c: c.run_sync(work), committed)
+
+    async def add_machine_price(
+        self, price: MachinePrice, committed: Committed[MachinePrice]
+    ) -> MachinePrice:
+        def work(connection: sa.Connection) -> MachinePrice:
+            row = connection.exec_driver_sql(
+                "INSERT INTO machine_prices (pool, hourly_amount, machines, valid_from_ns, create_us)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (
+                    price.pool,
+                    price.hourly_amount,
+                    price.machines,
+                    price.valid_from_ns,
+                    microseconds(price.create_time),
+                ),
+            )
+            return replace(price, id=MachinePriceId(row.lastrowid))
+
+        return await self._database.write(lambda c: c.run_sync(work), committed)

@@ -1,0 +1,91 @@
+"""Subjects and accounts in the database: each is written once and has a number."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.metering.domain.usage import Kind, Subject
+
+_FIELDS = ("project", "key", "endpoint", "model", "version", "digest", "kind", "pool")
+_INSERT = (
+    f"INSERT OR IGNORE INTO usage_subjects ({', '.join(_FIELDS)})"  # noqa: S608 - names of ours
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_FIND = (
+    "SELECT s.id FROM json_each(?) AS wanted JOIN usage_subjects AS s ON "  # noqa: S608
+    + " AND ".join(
+        f"s.{name} = json_extract(wanted.value, '$[{i}]')" for i, name in enumerate(_FIELDS)
+    )
+    + " ORDER BY wanted.key"
+)
+_SELECT = f"SELECT id, {', '.join(_FIELDS)} FROM usage_subjects"  # noqa: S608
+
+
+def _values(subject: Subject) -> tuple[str | int, ...]:
+    return (
+        subject.project,
+        subject.key,
+        subject.endpoint,
+        subject.model,
+        subject.version,
+        subject.digest,
+        int(subject.kind),
+        subject.pool,
+    )
+
+
+def numbers(connection: sa.Connection, subjects: Sequence[Subject]) -> list[int]:
+    """The subjects' numbers, in their order; new ones get one."""
+    values = [_values(subject) for subject in subjects]
+    found = _find(connection, values)
+    if len(found) < len(values):
+        connection.exec_driver_sql(_INSERT, values)
+        found = _find(connection, values)
+    return found
+
+
+def _find(connection: sa.Connection, values: Sequence[tuple[str | int, ...]]) -> list[int]:
+    return list(connection.exec_driver_sql(_FIND, (json.dumps(values),)).scalars())
+
+
+def _subject(row: Sequence[Any]) -> Subject:
+    return Subject(
+        project=row[1],
+        key=row[2],
+        endpoint=row[3],
+        model=row[4],
+        version=row[5],
+        digest=row[6],
+        kind=Kind(row[7]),
+        pool=row[8],
+    )
+
+
+def load(connection: sa.Connection, wanted: Sequence[int] | None = None) -> dict[int, Subject]:
+    """Subjects by their numbers; None: all."""
+    if wanted is None:
+        rows = connection.exec_driver_sql(_SELECT)
+    else:
+        rows = connection.exec_driver_sql(
+            f"{_SELECT} WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608
+            (json.dumps(wanted),),
+        )
+    return {row[0]: _subject(row) for row in rows}
+
+
+def account_numbers(connection: sa.Connection, names: Sequence[str]) -> dict[str, int]:
+    """Accounts' numbers by their names; new ones get one."""
+    asked = (json.dumps(sorted(set(names))),)
+    find = "SELECT name, id FROM ledger_accounts WHERE name IN (SELECT value FROM json_each(?))"
+    found = _named(connection, find, asked)
+    missing = [(name,) for name in dict.fromkeys(names) if name not in found]
+    if not missing:
+        return found
+    connection.exec_driver_sql("INSERT INTO ledger_accounts (name) VALUES (?)", missing)
+    return _named(connection, find, asked)
+
+
+def _named(connection: sa.Connection, statement: str, asked: tuple[str]) -> dict[str, int]:
+    return {row[0]: row[1] for row in connection.exec_driver_sql(statement, asked)}

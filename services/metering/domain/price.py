@@ -1,0 +1,102 @@
+"""The price book: what one unit costs whom from when on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NewType
+
+from services.metering.domain.unit import Unit
+
+PriceId = NewType("PriceId", int)  # numbered in the order in which they were made
+
+NO_PRICE = PriceId(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """From `valid_from` on one unit costs `amount`. Never changed."""
+
+    id: PriceId
+    unit: Unit
+    amount: int  # 10^-12 of the currency for one unit
+    project: str  # ids; empty: any
+    model: str
+    version: str
+    valid_from_ns: int
+    create_time: datetime
+
+    @property
+    def count_amount(self) -> int:
+        """10^-12 of the currency for one of what is counted."""
+        return self.amount // self.unit.counts_per_unit
+
+    @property
+    def exactness(self) -> tuple[bool, bool, bool]:
+        """Project before model before version before none."""
+        return bool(self.project), bool(self.model), bool(self.version)
+
+    def fits(self, project: str, model: str, version: str) -> bool:
+        """Whether it may count for such requests."""
+        return (
+            self.project in {"", project}
+            and self.model in {"", model}
+            and self.version in {"", version}
+        )
+
+
+class PriceBook:
+    """Prices as they were known at one moment. Immutable, but for what it remembers of its own answers."""
+
+    def __init__(self, prices: Iterable[Price]) -> None:
+        self._prices = tuple(sorted(prices, key=lambda price: price.id))
+        self.boundaries_ns = tuple(sorted({price.valid_from_ns for price in self._prices}))
+        self._found: dict[tuple[str, str, str, Unit, int], Price | None] = {}
+
+    @property
+    def prices(self) -> Sequence[Price]:
+        """All of them, in the order in which they were made."""
+        return self._prices
+
+    @property
+    def last(self) -> PriceId:
+        """The newest price."""
+        return self._prices[-1].id if self._prices else NO_PRICE
+
+    def as_of(self, last: PriceId) -> "PriceBook":
+        """The book as it was when `last` was its newest price."""
+        if last >= self.last:
+            return self
+        return PriceBook(price for price in self._prices if price.id <= last)
+
+    def with_price(self, price: Price) -> "PriceBook":
+        """The book with one more."""
+        return PriceBook((*self._prices, price))
+
+    def find(self, project: str, model: str, version: str, unit: Unit, at_ns: int) -> Price | None:
+        """The price that counts at a moment: the most exact, of those the newest that has begun, then the last made."""
+        fitting = (
+            price
+            for price in self._prices
+            if price.unit is unit
+            and price.valid_from_ns <= at_ns
+            and price.fits(project, model, version)
+        )
+        return max(
+            fitting,
+            key=lambda price: (price.exactness, price.valid_from_ns, price.id),
+            default=None,
+        )
+
+    def find_in(self, scope: tuple[str, str, str], unit: Unit, segment: int) -> Price | None:
+        """As `find`, after that many of `boundaries_ns` have passed; remembered."""
+        if segment == 0:
+            return None
+        key = (*scope, unit, segment)
+        if key not in self._found:
+            if len(self._found) > _REMEMBERED:
+                self._found.clear()
+            self._found[key] = self.find(*scope, unit, self.boundaries_ns[segment - 1])
+        return self._found[key]
+
+
+_REMEMBERED = 200_000
