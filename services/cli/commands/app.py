@@ -12,6 +12,7 @@ from services.cli.commands import (
     aliases,
     budgets,
     ca,
+    captures,
     endpoints,
     generation,
     keys,
@@ -58,6 +59,7 @@ for group, name in (
     (ledger.app, "ledger"),
     (ledger.credits_, "credits"),
     (alerts.app, "alerts"),
+    (captures.app, "captures"),
 ):
     app.add_typer(group, name=name, rich_help_panel=ACCOUNT_PANEL)
 

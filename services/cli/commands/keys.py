@@ -57,47 +57,49 @@ _Lifetime = Annotated[
         show_default="90d",
     ),
 ]
+_Project = Annotated[
+    str,
+    typer.Option("--project", envvar="INFERPLANE_KEY_PROJECT", metavar="PROJECT", help="Who pays."),
+]
+_Role = Annotated[
+    Role, typer.Option("--role", envvar="INFERPLANE_KEY_ROLE", help="What it may do.")
+]
+_Endpoint = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--endpoint",
+        "-e",
+        envvar="INFERPLANE_KEY_ENDPOINTS",
+        metavar="ENDPOINT",
+        help="An endpoint that it may call; may be given again.",
+        show_default="all",
+    ),
+]
+_Label = Annotated[
+    str,
+    typer.Option("--label", envvar="INFERPLANE_KEY_LABEL", metavar="TEXT", help="For people."),
+]
+_Tag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag",
+        envvar="INFERPLANE_KEY_TAGS",
+        metavar="KEY=VALUE",
+        help="A word for reports, beside the project's; may be given again.",
+        show_default="none",
+    ),
+]
 
 
 @app.command()
 def create(
     *,
-    project: Annotated[
-        str,
-        typer.Option(
-            "--project", envvar="INFERPLANE_KEY_PROJECT", metavar="PROJECT", help="Who pays."
-        ),
-    ] = "default",
-    role: Annotated[
-        Role,
-        typer.Option("--role", envvar="INFERPLANE_KEY_ROLE", help="What it may do."),
-    ] = Role.CALLER,
-    endpoint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--endpoint",
-            "-e",
-            envvar="INFERPLANE_KEY_ENDPOINTS",
-            metavar="ENDPOINT",
-            help="An endpoint that it may call; may be given again.",
-            show_default="all",
-        ),
-    ] = None,
-    label: Annotated[
-        str,
-        typer.Option("--label", envvar="INFERPLANE_KEY_LABEL", metavar="TEXT", help="For people."),
-    ] = "",
+    project: _Project = "default",
+    role: _Role = Role.CALLER,
+    endpoint: _Endpoint = None,
+    label: _Label = "",
     lifetime: _Lifetime = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tag",
-            envvar="INFERPLANE_KEY_TAGS",
-            metavar="KEY=VALUE",
-            help="A word for reports, beside the project's; may be given again.",
-            show_default="none",
-        ),
-    ] = None,
+    tag: _Tag = None,
     quiet: _Quiet = False,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,

@@ -19,51 +19,55 @@ app = typer.Typer(
 _Subject = Annotated[
     str, typer.Argument(metavar="PROJECT[/KEY]", help="A project, or a key as keys list shows it.")
 ]
+_Rate = Annotated[
+    float | None,
+    typer.Option(
+        "--requests-per-second",
+        envvar="INFERPLANE_LIMIT_REQUESTS_PER_SECOND",
+        min=0,
+        help="Over time; 0: any number.",
+        show_default="as it is",
+    ),
+]
+_Burst = Annotated[
+    int | None,
+    typer.Option(
+        "--burst",
+        envvar="INFERPLANE_LIMIT_BURST",
+        min=0,
+        help="So many may come at once; 0: as many as in one second.",
+        show_default="as it is",
+    ),
+]
+_Concurrent = Annotated[
+    int | None,
+    typer.Option(
+        "--concurrent",
+        envvar="INFERPLANE_LIMIT_CONCURRENT",
+        min=0,
+        help="In flight at once; 0: any number.",
+        show_default="as it is",
+    ),
+]
+_Shadow = Annotated[
+    bool | None,
+    typer.Option(
+        "--shadow/--enforce",
+        envvar="INFERPLANE_LIMIT_SHADOW",
+        help="Count what would be refused, and refuse nothing.",
+        show_default="as it is",
+    ),
+]
 
 
 @app.command("set")
 def set_(
     subject: _Subject,
     *,
-    requests_per_second: Annotated[
-        float | None,
-        typer.Option(
-            "--requests-per-second",
-            envvar="INFERPLANE_LIMIT_REQUESTS_PER_SECOND",
-            min=0,
-            help="Over time; 0: any number.",
-            show_default="as it is",
-        ),
-    ] = None,
-    burst: Annotated[
-        int | None,
-        typer.Option(
-            "--burst",
-            envvar="INFERPLANE_LIMIT_BURST",
-            min=0,
-            help="So many may come at once; 0: as many as in one second.",
-            show_default="as it is",
-        ),
-    ] = None,
-    concurrent: Annotated[
-        int | None,
-        typer.Option(
-            "--concurrent",
-            envvar="INFERPLANE_LIMIT_CONCURRENT",
-            min=0,
-            help="In flight at once; 0: any number.",
-            show_default="as it is",
-        ),
-    ] = None,
-    shadow: Annotated[
-        bool | None,
-        typer.Option(
-            "--shadow/--enforce",
-            envvar="INFERPLANE_LIMIT_SHADOW",
-            help="Count what would be refused, and refuse nothing.",
-            show_default="as it is",
-        ),
-    ] = None,
+    requests_per_second: _Rate = None,
+    burst: _Burst = None,
+    concurrent: _Concurrent = None,
+    shadow: _Shadow = None,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,
 ) -> None:
