@@ -1,6 +1,5 @@
 """Captured texts as workers leave them on this machine: gzipped lines of JSON in files that say when they end."""
 
-import gzip
 import re
 import zlib
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import orjson
 from services.cli.adapters.terminal import Terminal
 
 _NAME = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}-until-\d{8}\.jsonl\.gz")
+_GZIP = 16 + zlib.MAX_WBITS
 _SHOWN = 60  # characters of a text in a table
 
 Line = dict[str, Any]
@@ -86,13 +86,21 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _lines(path: Path) -> Iterator[Line]:
-    """Whole ones: a file that is written to, or whose worker died, may end within one."""
+    """Each is a gzip member; a file that is written to, or whose worker died, may end within one."""
     try:
-        with gzip.open(path) as file:
-            for line in file:
-                yield orjson.loads(line)
-    except (EOFError, FileNotFoundError, zlib.error, gzip.BadGzipFile):
+        rest = path.read_bytes()
+    except FileNotFoundError:  # its time is over
         return
+    while rest:
+        member = zlib.decompressobj(_GZIP)
+        try:
+            text = member.decompress(rest)
+        except zlib.error:
+            return
+        if not member.eof:
+            return
+        yield orjson.loads(text)
+        rest = member.unused_data
 
 
 def _short(texts: list[str]) -> str:
