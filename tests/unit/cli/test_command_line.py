@@ -53,6 +53,7 @@ def test_commands_are_those_promised() -> None:
         "prices set", "prices list", "costs machine set", "costs machine list",
         "ledger verify", "ledger entries", "ledger balance", "ledger correct", "credits add",
         "alerts set", "alerts list", "alerts delete", "alerts told",
+        "captures list", "captures purge",
         "endpoints apply", "endpoints list", "endpoints get", "endpoints delete",
     }  # fmt: skip
 
