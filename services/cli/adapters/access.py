@@ -1,4 +1,4 @@
-"""How the edge is called: with which API key. The one place for gRPC and HTTP."""
+"""How the edge is called: with which API key, and by TLS or not. The one place for gRPC and HTTP."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from pathlib import Path
 import grpc
 from pydantic import SecretStr
 
+from services.cli.adapters import edge_target
 from services.cli.adapters.keyed_channel import KeyedChannel
 from services.cli.adapters.state_directory import StateDirectory, default_path
 from services.cli.domain.exit_code import UsageError
 from services.rpc import address as addresses
-from services.rpc import channel as channels
 from services.rpc.address import Address
 from services.rpc.settings import PREFIX, Settings, load
 
@@ -87,7 +87,7 @@ def headers(address: str) -> dict[str, str]:
 
 def open_channel(address: str) -> grpc.aio.Channel:
     """A channel to `address` whose calls carry the key, if there is one."""
-    channel = channels.connect(address)
+    channel = edge_target.open_channel(edge_target.parse(address))
     found = credential(address)
     return KeyedChannel(channel, found.metadata) if found else channel
 
@@ -101,7 +101,7 @@ def credential_of(state: StateDirectory) -> Credential | None:
 def _of_state(state: StateDirectory, address: str) -> Credential | None:
     """The admin key of the mesh that runs on the directory: for its own edge only, it is nobody else's to see."""
     edge = state.running_edge()
-    if edge is None or not _is_same(addresses.parse(edge), addresses.parse(address, "--address")):
+    if edge is None or not _is_same(addresses.parse(edge), edge_target.parse(address).address):
         return None
     return credential_of(state)
 

@@ -29,10 +29,9 @@ from inferplane.registry.v1 import (
 )
 from inferplane.router.v1 import router_service_pb2_grpc
 
-from services.cli.adapters import access
+from services.cli.adapters import access, edge_target
 from services.cli.domain import failures
 from services.cli.domain.exit_code import StatusError
-from services.rpc import address as addresses
 from services.rpc.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -81,6 +80,9 @@ _DETAILS_KEY = "grpc-status-details-bin"
 # Parts of gRPC's own texts; it tells these cases apart in no other way.
 _NO_CONNECTION = "ailed to connect"
 _REFUSED = re.compile(r"Connection refused|No such file or directory")
+_NOT_TRUSTED = re.compile(
+    r"CERTIFICATE|ertificate|Hostname Verification|Tls handshake|WRONG_VERSION"
+)
 _OWN_DEADLINE = "Deadline Exceeded"
 _NO_GRPC = re.compile(r"Failed parsing HTTP/2|http1\.x server|Received http2 header with status")
 
@@ -111,7 +113,7 @@ class Edge:
 @asynccontextmanager
 async def connect(address: str) -> AsyncIterator[Edge]:
     """Clients on a channel to `address` that is closed at the end."""
-    target = str(addresses.parse(address, "--address"))
+    target = str(edge_target.parse(address))
     async with access.open_channel(target) as channel:
         yield Edge(target, channel)
 
@@ -173,6 +175,8 @@ def _no_connection(text: str, address: str) -> UnavailableError:
     if _NO_GRPC.search(text):
         return failures.no_edge(address)
     last = text.rpartition("last error: ")[2]
+    if _NOT_TRUSTED.search(last):
+        return failures.not_trusted(address, last)
     return UnavailableError(
         f"can't connect to {address}: {last}",
         reason="NO_CONNECTION",

@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -42,10 +43,14 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def send(address: Address, request: Request) -> Answer:
-    """Send one request; any HTTP status is an answer, an error tells that none came."""
+def send(address: Address, request: Request, secured: ssl.SSLContext | None = None) -> Answer:
+    """Send one request, by TLS if it is `secured`; any HTTP status is an answer, an error tells that none came."""
     if address.path is not None:
         connection: http.client.HTTPConnection = _UnixConnection(address.path, request.timeout)
+    elif secured is not None:
+        connection = http.client.HTTPSConnection(
+            address.host, address.port, timeout=request.timeout, context=secured
+        )
     else:
         connection = http.client.HTTPConnection(address.host, address.port, timeout=request.timeout)
     try:
@@ -54,6 +59,8 @@ def send(address: Address, request: Request) -> Answer:
         return Answer(response.status, response.read())
     except (ConnectionRefusedError, FileNotFoundError) as error:
         raise failures.not_listening(str(address)) from error
+    except ssl.SSLError as error:
+        raise failures.not_trusted(str(address), str(error)) from error
     except TimeoutError as error:
         raise DeadlineExceededError(
             f"{address} did not answer within {request.timeout:g} s"

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from services.cli.adapters import access, http
+from services.cli.adapters import access, edge_target, http
 from services.cli.domain import failures
 from services.cli.domain.exit_code import StatusError, status_of_http
-from services.rpc import address as addresses
 
 # Part of the worker's text; REST has nothing else that tells this case apart.
 _WRITES_TEXT = "is a language model"
@@ -36,7 +35,8 @@ def infer(call: InferenceCall) -> Any:
         headers={"content-type": "application/json", **access.headers(call.address)},
         timeout=call.seconds,
     )
-    answer = http.send(addresses.parse(call.address, "--address"), request)
+    target = edge_target.parse(call.address)
+    answer = http.send(target.address, request, edge_target.context(target))
     try:
         value = json.loads(answer.body)
     except ValueError as error:  # the edge answers JSON whatever happens

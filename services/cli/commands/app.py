@@ -27,7 +27,7 @@ from services.cli.commands import (
     tuning,
     usage,
 )
-from services.cli.commands.options import ACCOUNT_PANEL, RUN_PANEL, SERVE_PANEL, key_option
+from services.cli.commands.options import ACCOUNT_PANEL, RUN_PANEL, SERVE_PANEL, calling_options
 
 _HELP_OPTIONS = ["--help", "-h"]
 
@@ -86,19 +86,19 @@ def _root(*, version: _Version = False) -> None:
 def command() -> Any:
     """The command line, ready to run."""
     root = typer.main.get_command(app)
-    _add_key_options(root)
+    _add_calling_options(root)
     _show_no_type_of_flags(root)
     return root
 
 
-def _add_key_options(command: Any) -> None:
-    """Who is called is asked which key to show: the option goes with `--address`."""
+def _add_calling_options(command: Any) -> None:
+    """Which key to show and whom to trust: these options go with `--address`."""
     for place, option in enumerate(command.params):
         if option.name == "address":
-            command.params.insert(place + 1, key_option())
+            command.params[place + 1 : place + 1] = calling_options()
             break
     for inner in getattr(command, "commands", {}).values():
-        _add_key_options(inner)
+        _add_calling_options(inner)
 
 
 def _show_no_type_of_flags(command: Any) -> None:

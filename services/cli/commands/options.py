@@ -54,7 +54,7 @@ AddressOption = Annotated[
         "-a",
         envvar="INFERPLANE_ADDRESS",
         metavar="HOST:PORT",
-        help="The edge to call.",
+        help="The edge to call; https://HOST:PORT where it speaks TLS.",
     ),
 ]
 OutputOption = Annotated[
@@ -114,6 +114,14 @@ def _give_key(value: str | None) -> str | None:
     return value
 
 
+def _trust(value: Path | None) -> Path | None:
+    if value is not None:
+        from services.cli.adapters import edge_target
+
+        edge_target.trust(value)
+    return value
+
+
 _ApiKey = Annotated[
     str | None,
     typer.Option(
@@ -126,15 +134,28 @@ _ApiKey = Annotated[
         callback=_give_key,
     ),
 ]
+_Authorities = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        envvar="INFERPLANE_CA",
+        metavar="FILE",
+        help="Whom an edge at https://HOST:PORT is checked with, in PEM.",
+        show_default="the system's authorities",
+        dir_okay=False,
+        expose_value=False,
+        callback=_trust,
+    ),
+]
 _calling = typer.Typer()
 
 
 @_calling.command()
-def _call(*, api_key: _ApiKey = None) -> None:
-    """Has the option that every command has which calls the edge; nobody runs it."""
+def _call(*, api_key: _ApiKey = None, ca: _Authorities = None) -> None:
+    """Has the options that every command has which calls the edge; nobody runs it."""
 
 
-def key_option() -> Any:
-    """`--api-key`, ready for a command."""
+def calling_options() -> list[Any]:
+    """`--api-key` and `--ca`, ready for a command."""
     options = typer.main.get_command(_calling).params
-    return next(option for option in options if option.name == "api_key")
+    return [option for option in options if option.name in ("api_key", "ca")]

@@ -25,6 +25,17 @@ def no_edge(address: str) -> UnavailableError:
     )
 
 
+def not_trusted(address: str, why: str) -> UnavailableError:
+    """No TLS came about."""
+    return UnavailableError(
+        f"{address}: {why}; if its certificate is of your own authority, name that with --ca or INFERPLANE_CA;"
+        " if it is a plain edge, leave out https://; if it asks for a certificate of yours, name its folder"
+        " with INFERPLANE_CLIENT_CERTIFICATE",
+        reason="NOT_TRUSTED",
+        metadata={"address": address},
+    )
+
+
 def about_key(text: str, origin: str | None) -> str:
     """A refusal by the edge, with which key was sent and what to do."""
     if origin is None:
