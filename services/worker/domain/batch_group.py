@@ -39,6 +39,10 @@ class Grouping:
             tenant=request.tenant,
         )
 
+    def rows(self, request: InferRequest) -> int:
+        """Rows of a request."""
+        return self._group(request.feeds)[0]
+
     def _group(self, feeds: Mapping[str, Array]) -> tuple[int, Hashable]:
         """Rows and group: equal shapes of single rows. None: inputs differ in rows, compute it alone."""
         if not self._batched:

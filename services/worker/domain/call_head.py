@@ -1,10 +1,17 @@
 """The header fields of a gRPC request: which method, until when, and what Envoy says about the route."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 from services.rpc.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
+from services.worker.domain.caller import (
+    KEY_HEADER,
+    NOBODY,
+    REQUEST_ID_HEADER,
+    SHADOW_HEADER,
+    Caller,
+)
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -31,9 +38,11 @@ _DECISIVE = (
     ENDPOINT_HEADER,
     TENANT_HEADER,
     ATTEMPT_HEADER,
+    KEY_HEADER,
+    SHADOW_HEADER,
 )
 _decisive = itemgetter(*_DECISIVE)
-_ABSENT: dict[bytes, bytes | None] = dict.fromkeys((*_DECISIVE, b"grpc-timeout"))
+_ABSENT: dict[bytes, bytes | None] = dict.fromkeys((*_DECISIVE, b"grpc-timeout", REQUEST_ID_HEADER))
 _MOST_HEADS = 1024  # remembered at once
 _LONGEST_REMEMBERED = 2048  # bytes of decisive fields
 
@@ -54,7 +63,21 @@ class CallHead:
     version: str | None  # `x-inferplane-version`
     endpoint: str | None  # `x-inferplane-endpoint`
     tenant: str  # `x-inferplane-project`; empty: none
-    retried: bool = False  # Envoy has sent it to another worker before
+    attempt: int = 1  # Envoy's count; beyond 1 it has sent it to another worker before
+    caller: Caller = NOBODY
+    route: "Route" = field(init=False)  # what calls of many callers have in common
+
+    def __post_init__(self) -> None:
+        route = (self.version, self.endpoint, self.tenant, self.retried)
+        object.__setattr__(self, "route", route)
+
+    @property
+    def retried(self) -> bool:
+        """Whether Envoy has sent it to another worker before."""
+        return self.attempt > 1
+
+
+Route = tuple[str | None, str | None, str, bool]
 
 
 class Heads:
@@ -64,8 +87,8 @@ class Heads:
         """Nothing is known."""
         self._known: dict[tuple[bytes | None, ...], CallHead] = {}
 
-    def read(self, headers: Headers) -> tuple[CallHead, float | None]:
-        """The head, and the seconds that its caller waits. Raises NotGrpcError, or what else is wrong."""
+    def read(self, headers: Headers) -> tuple[CallHead, float | None, bytes | None]:
+        """The head, the seconds that its caller waits, the edge's id. Raises NotGrpcError, or what else is wrong."""
         fields = _ABSENT.copy()
         fields.update(headers)
         decisive = _decisive(fields)
@@ -74,7 +97,8 @@ class Heads:
             head = _checked(fields, len(headers))
             self._remember(decisive, head)
         timeout = fields[b"grpc-timeout"]
-        return head, None if timeout is None else read_timeout(timeout)
+        seconds = None if timeout is None else read_timeout(timeout)
+        return head, seconds, fields[REQUEST_ID_HEADER]
 
     @property
     def remembered(self) -> int:
@@ -108,13 +132,25 @@ def _checked(fields: dict[bytes, bytes | None], count: int) -> CallHead:
             "messages are compressed; allowed: grpc-encoding identity, or none",
             reason="COMPRESSION_UNSUPPORTED",
         )
+    endpoint, tenant = _text(fields[ENDPOINT_HEADER]), _text(fields[TENANT_HEADER]) or ""
     return CallHead(
         fields[b":path"] or b"",
         _text(fields[VERSION_HEADER]),
-        _text(fields[ENDPOINT_HEADER]),
-        _text(fields[TENANT_HEADER]) or "",
-        (fields[ATTEMPT_HEADER] or b"1") != b"1",
+        endpoint,
+        tenant,
+        read_attempt(fields[ATTEMPT_HEADER]),
+        Caller(
+            project=tenant,
+            key=_text(fields[KEY_HEADER]) or "",
+            endpoint=endpoint or "",
+            is_shadow=fields[SHADOW_HEADER] == b"1",
+        ),
     )
+
+
+def read_attempt(value: bytes | None) -> int:
+    """Envoy's count; 1 where it counts nothing."""
+    return max(1, int(value)) if value and value.isdigit() and len(value) < 6 else 1
 
 
 def read_timeout(value: bytes) -> float:

@@ -1,6 +1,9 @@
 """Who calls, as the edge says: it alone may set these headers."""
 
+import os
+from binascii import Error, unhexlify
 from dataclasses import dataclass
+from hashlib import blake2b
 
 KEY_HEADER = b"x-inferplane-key"
 SHADOW_HEADER = b"x-inferplane-shadow"
@@ -15,3 +18,18 @@ class Caller:
     key: str = ""
     endpoint: str = ""
     is_shadow: bool = False  # a mirrored copy: counted, never billed, bound by no budget
+
+
+NOBODY = Caller()
+_ID_BYTES = 16
+
+
+def id_bytes(value: bytes | None) -> bytes:
+    """16 bytes from what the edge says: those of a UUID, of anything else a digest, of nothing random ones."""
+    if not value:
+        return os.urandom(_ID_BYTES)
+    try:
+        found = unhexlify(value.replace(b"-", b""))
+    except Error:
+        found = b""
+    return found if len(found) == _ID_BYTES else blake2b(value, digest_size=_ID_BYTES).digest()

@@ -8,6 +8,7 @@ from services.rpc.errors import FieldViolation, InvalidArgumentError
 from services.rpc.names import shown
 from services.worker.domain.contents import Array, Contents, ContentsError, Wanted
 from services.worker.domain.request_options import PLAIN, AnswerFacts, RequestOptions
+from services.worker.domain.request_use import RequestUse
 from services.worker.domain.signature import FREE, Signature, TensorSpec
 
 
@@ -31,6 +32,7 @@ class InferRequest:
     facts: AnswerFacts | None = None  # filled in for the caller; None: nobody asked
     tenant: str = ""  # `x-inferplane-project`, which the edge sets; empty: nobody in particular
     retried: bool = False  # Envoy has sent it to another worker before
+    use: RequestUse | None = None  # filled in for who counts; None: nobody does
 
 
 def read_inputs(

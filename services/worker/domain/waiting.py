@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from services.rpc.errors import InferplaneError
 from services.worker.domain.contents import Array
 from services.worker.domain.ragged import Lengths
 from services.worker.domain.request_options import AnswerFacts
+from services.worker.domain.request_use import RequestUse
 
 if TYPE_CHECKING:
     from services.worker.domain.fair_order import Line
@@ -18,10 +19,22 @@ Outputs = Mapping[str, Array]
 Answer = Outputs | InferplaneError
 
 
+class RunShare(NamedTuple):
+    """What a run was, for the part that each request has in it."""
+
+    started: float  # of the monotonic clock: when it left the queue
+    compute_ns: int
+    rows: int
+
+    def of(self, rows: int) -> int:
+        """Nanoseconds that so many rows took."""
+        return self.compute_ns * (rows or 1) // (self.rows or 1)
+
+
 class BatchSink(Protocol):
     """Takes the answers of many requests at once. Both calls may admit and let go requests."""
 
-    def answered(self, batch: Sequence[Waiting], outputs: Outputs) -> None:
+    def answered(self, batch: Sequence[Waiting], outputs: Outputs, run: RunShare) -> None:
         """The requests' rows lie below each other in `outputs`; skip those without a caller."""
         ...
 
@@ -62,6 +75,7 @@ class Waiting:
     sink: BatchSink | None = None  # told in place of `deliver`, of whole batches
     caller: Any = None  # the sink's own; None: the caller has gone
     facts: AnswerFacts | None = None
+    use: RequestUse | None = None
     line: Line | None = None  # where it waits; None: it doesn't
     tag: float = 0.0  # its place in the fair order, then its number
     number: int = 0

@@ -15,6 +15,8 @@ from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.pace import Pace
 from services.worker.domain.progress import Progress
 from services.worker.domain.queue_rules import QueueRules
+from services.worker.domain.request_use import RequestUse
+from services.worker.domain.waiting import RunShare
 from services.worker.drivers.batch_run import BatchRun, Model, Ran
 from services.worker.ports.meter import BatchMeter
 
@@ -83,7 +85,9 @@ class Batcher:
         self._rules.apply(terms, request.options)
         now = time.monotonic()
         return self.enter(
-            Waiting(terms, request.feeds, now, deadline, deliver, facts=request.facts)
+            Waiting(
+                terms, request.feeds, now, deadline, deliver, facts=request.facts, use=request.use
+            )
         )
 
     def enter(self, waiting: Waiting) -> Waiting:
@@ -99,6 +103,10 @@ class Batcher:
         if waiting.terms.timeout:
             self._watch_timeouts()
         return waiting
+
+    def rows(self, request: InferRequest) -> int:
+        """Rows that a request has here."""
+        return self._grouping.rows(request)
 
     def leave(self, waiting: Waiting) -> None:
         """The caller has gone: it is not told any more, and if it still waits nothing is computed for it."""
@@ -220,16 +228,22 @@ class Batcher:
         if ran.outputs is not None:
             sink = taken.batch[0].sink
             assert sink is not None
-            sink.answered(taken.batch, ran.outputs)
+            share = RunShare(started, ran.compute_ns, taken.rows)
+            sink.answered(taken.batch, ran.outputs, share)
         else:
             self._tell(taken, ran, started)
         self._delivered()
 
     def _tell(self, taken: Taken, ran: Ran, started: float) -> None:
         """Each caller by itself."""
+        share = RunShare(started, ran.compute_ns, taken.rows)
         for waiting, answer in zip(taken.batch, ran.answers, strict=True):
             if waiting.facts is not None:
                 waiting.facts.ran(started - waiting.arrived, ran.compute_ns, taken.rows)
+            if waiting.sink is not None:
+                waiting.use = RequestUse()
+            if waiting.use is not None:
+                waiting.use.ran(started - waiting.arrived, share.of(waiting.rows))
             waiting.end(answer)
 
     def _watch_timeouts(self) -> None:
@@ -255,6 +269,8 @@ class Batcher:
     def _end_late(self, late: Sequence[Waiting], now: float) -> None:
         for waiting in late:
             waiting.feeds = _NO_FEEDS
+            if waiting.use is not None:
+                waiting.use.ran(now - waiting.arrived, 0)
             waiting.end(_late(waiting, now))
         self._delivered()
 

@@ -180,6 +180,8 @@ class CacheGate:
             self._statistics.cache_hit.add(asking.looked_ns)
             if asking.request.facts is not None:
                 asking.request.facts.cache_hit = True
+            if asking.request.use is not None:
+                asking.request.use.from_cache = True
         deliver({name: answer[name] for name in asking.request.outputs})
 
 

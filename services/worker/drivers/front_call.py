@@ -42,6 +42,7 @@ class FrontCall:
         "on_drained",
         "on_gone",
         "reader",
+        "request_id",
         "started",
     )
 
@@ -58,6 +59,7 @@ class FrontCall:
         self._stream_id = stream_id
         self.head = head
         self.headers = headers
+        self.request_id: bytes | None = None
         self.arrived = arrived = connection.now
         self.deadline = None if timeout is None else arrived + timeout
         self.on_gone: Callable[[InferplaneError], None] | None = None

@@ -117,7 +117,7 @@ class FrontConnection(asyncio.Protocol):
     def opened(self, stream_id: int, headers: Headers, *, ended: bool) -> None:
         """A request began."""
         try:
-            head, timeout = self._read_head(headers)
+            head, timeout, request_id = self._read_head(headers)
             if head.path not in self._methods:
                 self._open_other(stream_id, head, headers, timeout, ended=ended)
                 return
@@ -128,6 +128,7 @@ class FrontConnection(asyncio.Protocol):
             self._refused(stream_id).fail(error)
             return
         call = FrontCall(self, stream_id, head, headers, timeout)
+        call.request_id = request_id
         self.calls[stream_id] = call
         if timeout is not None:
             self._desk.deadlines_set()

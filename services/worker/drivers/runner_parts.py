@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from services.worker.domain.assignment import VersionSpec
 from services.worker.drivers.open_streams import OpenStreams
 from services.worker.drivers.traffic import Traffic
+from services.worker.drivers.version_usage import NO_USAGE, Accounts, AnyUsage, VersionUsage
 from services.worker.ports.cache import ArtifactCache
 from services.worker.ports.flights import Flights, Reruns
 from services.worker.ports.health import Health
@@ -51,4 +53,9 @@ class RunnerParts:
     delivered: Callable[[], None]  # a batch's callers have been told: their answers may be written
     defaults: RunnerDefaults
     languages: Languages | None = None  # None: language models are not served here
+    accounts: Accounts | None = None  # None: nothing is counted
     streams: OpenStreams = field(default_factory=OpenStreams)  # of the whole worker
+
+    def usage(self, spec: VersionSpec) -> AnyUsage:
+        """What counts a version's requests."""
+        return NO_USAGE if self.accounts is None else VersionUsage(self.accounts, spec)

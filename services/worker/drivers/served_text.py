@@ -7,6 +7,7 @@ from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.call_outcome import call_outcome
 from services.worker.drivers.traffic import Traffic
+from services.worker.drivers.version_usage import NO_USAGE, AnyUsage
 from services.worker.llm.domain.model_shape import ModelShape
 from services.worker.llm.ports.engine import TextEngine
 from services.worker.llm.ports.tokenizer import ChatTemplate, Tokenizer
@@ -25,6 +26,7 @@ class ServedText:
     max_output_tokens: int  # of all answers of a request
     statistics: VersionStatistics
     traffic: Traffic
+    usage: AnyUsage = NO_USAGE
 
     def begin(self) -> float:
         """A call begins; give what this returns to `end`."""

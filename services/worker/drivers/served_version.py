@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from services.rpc.errors import InferplaneError
 from services.worker.domain.assignment import VersionSpec
@@ -14,7 +14,10 @@ from services.worker.domain.statistics import VersionStatistics
 from services.worker.drivers.batcher import Batcher
 from services.worker.drivers.call_outcome import call_outcome
 from services.worker.drivers.suspects import Suspect, Suspects
+from services.worker.drivers.tab import NO_TAB, AnyTab, CallMark
 from services.worker.drivers.traffic import Traffic
+from services.worker.drivers.version_usage import NO_USAGE, AnyUsage
+from services.worker.ports.allowance import Need
 from services.worker.ports.gate import Deliver, Gate, Ticket
 
 
@@ -28,12 +31,19 @@ class ServedVersion:
     statistics: VersionStatistics
     traffic: Traffic
     suspects: Suspects | None = None  # where requests go that a worker may have died of
+    usage: AnyUsage = NO_USAGE
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing stands before the batcher."""
         is_alert = self.suspects is not None and self.suspects.is_alert
         return self.gate is self.batcher and not is_alert
+
+    def enter(self, request: InferRequest, mark: CallMark) -> AnyTab | Awaitable[AnyTab]:
+        """Count a request from now on; `enter` of `VersionUsage`."""
+        if not self.usage.is_counted:
+            return NO_TAB
+        return self.usage.enter(mark, Need(rows=self.batcher.rows(request)))
 
     def admit(self, request: InferRequest, deadline: float | None, deliver: Deliver) -> Ticket:
         """Take a request in, as `Gate.admit` says."""
@@ -48,8 +58,10 @@ class ServedVersion:
         else:
             self.gate.leave(ticket)
 
-    async def infer(self, request: InferRequest, deadline: float | None) -> Mapping[str, Array]:
-        """Outputs of one checked request."""
+    async def infer(
+        self, request: InferRequest, deadline: float | None, tab: AnyTab = NO_TAB
+    ) -> Mapping[str, Array]:
+        """Outputs of one checked request, which runs up this tab; refused at the door it has none."""
         answered: asyncio.Future[Mapping[str, Array]] = asyncio.get_running_loop().create_future()
 
         def deliver(answer: Answer) -> None:
@@ -60,7 +72,13 @@ class ServedVersion:
             else:
                 answered.set_result(answer)
 
-        ticket = self.admit(request, deadline, deliver)
+        if tab.use is not None:
+            request = replace(request, use=tab.use)
+        try:
+            ticket = self.admit(request, deadline, deliver)
+        except InferplaneError:
+            tab.refuse()
+            raise
         try:
             return await answered
         finally:  # also when the caller has gone

@@ -86,6 +86,7 @@ class TextLoader:
             max_output_tokens=settings.max_output_tokens,
             statistics=self._statistics,
             traffic=Traffic(self._parts.traffic),
+            usage=self._parts.usage(spec),
         )
 
 

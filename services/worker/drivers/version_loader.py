@@ -150,7 +150,8 @@ class VersionLoader:
         if states is not None:
             gate = self._sequence_gate(spec.settings, states, batcher, limits)
             spec = replace(spec, signature=states.seen)  # callers neither give nor get state
-        return ServedVersion(spec, batcher, gate, self._statistics, traffic)
+        usage = self._parts.usage(spec)
+        return ServedVersion(spec, batcher, gate, self._statistics, traffic, usage=usage)
 
     def _limits(self, spec: VersionSpec, model: Model, rules: QueueRules) -> BatchLimits:
         settings, defaults = spec.settings, self._parts.defaults

@@ -12,6 +12,7 @@ class UnaryCall(Protocol):
 
     head: CallHead
     headers: Headers  # all as they came
+    request_id: bytes | None  # as the edge says
     arrived: float  # of the monotonic clock
     deadline: float | None  # of the same
     on_gone: Callable[[InferplaneError], None] | None  # told when nobody waits any more, with why

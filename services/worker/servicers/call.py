@@ -1,13 +1,22 @@
 """What a call's context says: where Envoy routed it, until when it may take, which HTTP headers came."""
 
 import asyncio
-import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
 
-from services.worker.domain.caller import KEY_HEADER, REQUEST_ID_HEADER, SHADOW_HEADER, Caller
+from services.worker.domain.call_head import Headers, read_attempt
+from services.worker.domain.caller import (
+    KEY_HEADER,
+    REQUEST_ID_HEADER,
+    SHADOW_HEADER,
+    Caller,
+    id_bytes,
+)
 from services.worker.domain.routing import Asked
+from services.worker.drivers.tab import CallMark
+from services.worker.ports.call import UnaryCall
 
 VERSION_HEADER = "x-inferplane-version"
 ENDPOINT_HEADER = "x-inferplane-endpoint"
@@ -56,16 +65,13 @@ def caller(context: Context) -> Caller:
         project=str(said.get(TENANT_HEADER, "")),
         key=str(said.get(_KEY, "")),
         endpoint=str(said.get(ENDPOINT_HEADER, "")),
-        is_shadow=_SHADOW in said,
+        is_shadow=said.get(_SHADOW) == "1",
     )
 
 
 def request_id(context: Context) -> bytes:
     """16 bytes: the edge's, or one that is drawn here."""
-    try:
-        return uuid.UUID(header(context, _REQUEST_ID) or "").bytes
-    except ValueError:
-        return uuid.uuid4().bytes
+    return id_bytes((header(context, _REQUEST_ID) or "").encode())
 
 
 def deadline(context: Context) -> float | None:
@@ -73,3 +79,25 @@ def deadline(context: Context) -> float | None:
     # The stubs say float; without a deadline it is None (grpc/aio/_base_server.py).
     remaining: float | None = context.time_remaining()
     return None if remaining is None else asyncio.get_running_loop().time() + remaining
+
+
+def mark_of(call: UnaryCall, size: int) -> CallMark:
+    """Of a call over the front, whose request has so many bytes."""
+    head = call.head
+    return CallMark(head.caller, id_bytes(call.request_id), head.attempt, 0, size, call.deadline)
+
+
+def mark_of_context(context: Context, size: int) -> CallMark:
+    """The same of a call that has a context."""
+    attempt = read_attempt((header(context, ATTEMPT_HEADER) or "").encode())
+    return CallMark(caller(context), request_id(context), attempt, 0, size, deadline(context))
+
+
+def encoded(headers: Sequence[tuple[str, str]]) -> Headers:
+    """As they are sent."""
+    return tuple((name.encode(), value.encode()) for name, value in headers)
+
+
+def decoded(headers: Headers) -> tuple[tuple[str, str], ...]:
+    """As grpcio takes them."""
+    return tuple((name.decode(), value.decode()) for name, value in headers)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from inference import open_inference_pb2 as oip
 
 from services.rpc.errors import InferplaneError
 from services.rpc.interceptor import known
 from services.worker.domain.batch import Answer, Outputs, Terms, Waiting
+from services.worker.domain.call_head import Headers
+from services.worker.domain.grpc_message import PREFIX_BYTES
+from services.worker.domain.request_use import RequestUse
+from services.worker.domain.usage_row import Ended, Outcome
+from services.worker.domain.waiting import RunShare
+from services.worker.drivers.no_budgets import NOTHING_RESERVED
 from services.worker.drivers.served_version import ServedVersion
+from services.worker.drivers.tab import outcome_of
+from services.worker.drivers.version_usage import VersionUsage
+from services.worker.ports.allowance import Need, Reservation
 from services.worker.ports.call import UnaryCall
+from services.worker.ports.usage import Slot
 from services.worker.servicers import grpc_messages
 from services.worker.servicers.answer_source import AnswerSource
+from services.worker.servicers.call import encoded
+from services.worker.servicers.entry import Entering
 from services.worker.servicers.message_forms import AnswerForm, Layout, answer_form
 
 _METHOD = "/inference.GRPCInferenceService/ModelInfer"
@@ -28,30 +41,104 @@ class Form:
     request: oip.ModelInferRequest  # without id and data
     terms: Terms  # as it was queued
     answers: FastAnswers
+    need: Need  # what each may use
     answer: AnswerForm | None = None  # as the last one was
 
 
 class FormedCall:
     """One call of a known form, from its admission to its end."""
 
-    __slots__ = ("call", "form", "ident", "ticket")
+    __slots__ = ("_entering", "call", "form", "ident", "reserved", "slot", "ticket")
 
     def __init__(self, call: UnaryCall, form: Form, ident: bytes) -> None:
         self.call = call
         self.form = form
         self.ident = ident
-        self.ticket: Waiting
+        self.ticket: Waiting | None = None
+        self.slot: Slot | None = None  # where it is counted
+        self.reserved: Reservation | None = None  # for it; None: nothing
+        self._entering: Entering | None = None
 
-    def fail(self, error: InferplaneError) -> None:
+    def enter(self, waiting: Waiting, size: int) -> None:
+        """Set aside what it needs, count it, queue it. Raises InferplaneError if it is refused."""
+        usage = self.form.version.usage
+        assert isinstance(usage, VersionUsage)
+        reserved = usage.reserve(self.call.head.caller, self.form.need)
+        if reserved is NOTHING_RESERVED:
+            self._queue(usage, waiting, size)
+        elif isinstance(reserved, Awaitable):
+            go_on = partial(self._enter, usage, waiting, size)
+            self._entering = Entering(reserved, go_on, self.fail, _METHOD)
+            self.call.on_gone = self.gone
+        else:
+            self._enter(usage, waiting, size, reserved)
+
+    def fail(self, error: InferplaneError, use: RequestUse | None = None) -> None:
         """End with an error."""
         self.form.version.end(self.call.arrived, error)
+        self.close(error, use)
         self.call.fail(error)
 
     def gone(self, why: InferplaneError) -> None:
         """The caller has gone."""
         version = self.form.version
-        version.batcher.leave(self.ticket)
+        if self._entering is not None:
+            self._entering.leave()
+        if self.ticket is not None:
+            version.batcher.leave(self.ticket)
         version.end(self.call.arrived, why)
+        self.close(why, None)
+
+    def reply(self, framed: bytes) -> None:
+        """The answer, which has its prefix."""
+        if self.reserved is None:
+            self.call.reply_framed(framed)
+        else:
+            self.call.reply(framed[PREFIX_BYTES:], self.headers())
+
+    def headers(self) -> Headers:
+        """What the answer tells of budgets."""
+        return () if self.reserved is None else encoded(self.reserved.trailers())
+
+    def close(self, error: InferplaneError | None, use: RequestUse | None, size: int = 0) -> None:
+        """Count how it ended, with an answer of this size or with an error; nothing if it is not counted."""
+        slot, self.slot = self.slot, None
+        usage = self.form.version.usage
+        if slot is None or not isinstance(usage, VersionUsage):
+            return
+        use = use or RequestUse()
+        duration = int((time.monotonic() - self.call.arrived) * 1e9)
+        ended = Ended(duration, outcome_of(error), use.queue_ns, use.compute_ns, 0, 0, size)
+        usage.end_calls((slot,), (ended,))
+        self.settle(use.compute_ns)
+
+    def settle(self, compute_ns: int) -> None:
+        """It used no more than its rows, and this much time."""
+        if self.reserved is not None:
+            rows = self.form.need.rows
+            self.reserved.settle(Need(rows=rows, compute_seconds=compute_ns / 1e9))
+
+    def _enter(
+        self, usage: VersionUsage, waiting: Waiting, size: int, reserved: Reservation
+    ) -> None:
+        self._entering = None
+        if reserved is not NOTHING_RESERVED:
+            self.reserved = reserved
+        self._queue(usage, waiting, size)
+
+    def _queue(self, usage: VersionUsage, waiting: Waiting, size: int) -> None:
+        form = self.form
+        try:
+            self.slot = usage.open_call(self.call, form.need.rows, size)
+            self.ticket = form.version.batcher.enter(waiting)
+        except InferplaneError:
+            slot, self.slot = self.slot, None
+            if slot is not None:
+                usage.journal.cancel(slot)
+            if self.reserved is not None:
+                self.reserved.release()
+            raise
+        self.call.on_gone = self.gone
 
 
 @dataclass(slots=True, eq=False)
@@ -61,12 +148,13 @@ class FastAnswers:
     source: AnswerSource
     version: ServedVersion
 
-    def answered(self, batch: Sequence[Waiting], outputs: Outputs) -> None:
+    def answered(self, batch: Sequence[Waiting], outputs: Outputs, run: RunShare) -> None:
         """Write the answers of a batch."""
         blobs = {name: array.tobytes() for name, array in outputs.items()}
         last: Form | None = None
         answer: AnswerForm | None = None
         row, arrivals = 0, []
+        counted: list[tuple[FormedCall, int]] = []
         for waiting in batch:
             formed, rows = waiting.caller, waiting.terms.rows
             if formed is not None:
@@ -75,22 +163,56 @@ class FastAnswers:
                 if form is not last:
                     last, answer = form, self._answer(form, outputs)
                 if answer is None:
-                    self._write(formed, {n: outputs[n][row : row + rows] for n in waiting.outputs})
+                    waiting.use = RequestUse()
+                    waiting.use.ran(run.started - waiting.arrived, run.of(rows))
+                    cut = {n: outputs[n][row : row + rows] for n in waiting.outputs}
+                    self._write(formed, cut, waiting.use)
                 else:
-                    call = formed.call
-                    call.reply_framed(answer.framed(formed.ident, blobs, row, rows))
-                    arrivals.append(call.arrived)
+                    framed = answer.framed(formed.ident, blobs, row, rows)
+                    formed.reply(framed)
+                    arrivals.append(formed.call.arrived)
+                    if formed.slot is not None:
+                        counted.append((formed, len(framed) - PREFIX_BYTES))
             row += rows
         if arrivals:
-            self.version.end_many(arrivals, time.monotonic())
+            now = time.monotonic()
+            self.version.end_many(arrivals, now)
+            if counted:
+                self._count(counted, run, now)
+
+    def _count(self, counted: Sequence[tuple[FormedCall, int]], run: RunShare, now: float) -> None:
+        """Before the answers leave: they wait until the whole batch is written."""
+        usage = self.version.usage
+        assert isinstance(usage, VersionUsage)
+        slots, ended, per_row = [], [], run.of(1)
+        for formed, size in counted:
+            arrived, slot = formed.call.arrived, formed.slot
+            assert slot is not None
+            compute = per_row * formed.form.need.rows
+            slots.append(slot)
+            ended.append(
+                Ended(
+                    int((now - arrived) * 1e9),
+                    Outcome.OK,
+                    int((run.started - arrived) * 1e9),
+                    compute,
+                    0,
+                    0,
+                    size,
+                )
+            )
+            formed.slot = None
+            if formed.reserved is not None:
+                formed.settle(compute)
+        usage.end_calls(slots, ended)
 
     def ended(self, waiting: Waiting, answer: Answer) -> None:
         """Write one that ended by itself."""
         formed: FormedCall = waiting.caller
         if isinstance(answer, InferplaneError):
-            formed.fail(answer)
+            formed.fail(answer, waiting.use)
         else:
-            self._write(formed, answer)
+            self._write(formed, answer, waiting.use)
 
     def _answer(self, form: Form, outputs: Outputs) -> AnswerForm | None:
         """The form of answers to requests of a form in this batch; None: each is written by itself."""
@@ -110,7 +232,7 @@ class FastAnswers:
         )
         return form.answer
 
-    def _write(self, formed: FormedCall, outputs: Outputs) -> None:
+    def _write(self, formed: FormedCall, outputs: Outputs, use: RequestUse | None) -> None:
         """The general way, for what has no form."""
         request = oip.ModelInferRequest()
         request.CopyFrom(formed.form.request)
@@ -119,7 +241,8 @@ class FastAnswers:
             self.source.check_size(sum(array.nbytes for array in outputs.values()))
             message = grpc_messages.write(self.version.spec, request, outputs).SerializeToString()
         except Exception as error:  # noqa: BLE001 - as in the interceptor, which grpcio's calls pass
-            formed.fail(known(error, _METHOD))
+            formed.fail(known(error, _METHOD), use)
             return
         self.version.end(formed.call.arrived, None)
-        formed.call.reply(message)
+        formed.close(None, use, len(message))
+        formed.call.reply(message, formed.headers())

@@ -3,9 +3,11 @@
 from inference import open_inference_pb2 as oip
 
 from services.rpc.errors import InferplaneError
+from services.worker.domain.caller import REQUEST_ID_HEADER
 from services.worker.ports.call import MessageSink, StreamCall
 from services.worker.servicers import infer_stream
 from services.worker.servicers.answer_source import AnswerSource
+from services.worker.servicers.call import mark_of
 from services.worker.servicers.front_methods import parsed
 from services.worker.servicers.infer_stream import InferStream, StreamHead
 
@@ -33,14 +35,17 @@ class _Carried:
     def __init__(self, source: AnswerSource, call: StreamCall) -> None:
         head = call.head
         self._call = call
+        said = dict(call.headers)
+        call.request_id = said.get(REQUEST_ID_HEADER)
         self._stream = InferStream(
             source,
             StreamHead(
                 version=head.version,
                 endpoint=head.endpoint,
                 deadline=call.deadline,
-                ends_at_errors=dict(call.headers).get(_ERRORS_HEADER) == b"true",
+                ends_at_errors=said.get(_ERRORS_HEADER) == b"true",
                 tenant=head.tenant,
+                mark=mark_of(call, 0),
             ),
             self,
         )

@@ -8,7 +8,7 @@ from inferplane.generation.v1 import generation_service_pb2_grpc
 from services.worker.drivers.served_text import ServedText
 from services.worker.servicers import generation_messages, load_report
 from services.worker.servicers.answer_source import AnswerSource
-from services.worker.servicers.call import Context, asked, deadline, tenant
+from services.worker.servicers.call import Context, asked, deadline, mark_of_context, tenant
 from services.worker.servicers.generation_messages import Request
 from services.worker.servicers.text_answer import TextAnswer
 from services.worker.servicers.text_prompt import CallTerms, request_of
@@ -38,7 +38,9 @@ class GenerationServicer(generation_service_pb2_grpc.GenerationServiceServicer):
                 usage=generation_messages.usage(update.summary),
                 timings=generation_messages.timings(update.summary),
             )
-            self._source.check_size(response.ByteSize())
+            self._source.check_size(size := response.ByteSize())
+            answer.deliver(update, size)
+        await _tell(context, answer)
         context.set_trailing_metadata(load_report.trailers(served))
         return response
 
@@ -59,11 +61,15 @@ class GenerationServicer(generation_service_pb2_grpc.GenerationServiceServicer):
                 response.pieces.extend(generation_messages.pieces(update.pieces, shown))
                 if update.summary is not None:
                     break
+                await _tell(context, answer)
+                answer.deliver(update, response.ByteSize())
                 yield response
                 response = service.GenerateStreamResponse()
             response.usage.CopyFrom(generation_messages.usage(update.summary))
             response.timings.CopyFrom(generation_messages.timings(update.summary))
             context.set_trailing_metadata(load_report.trailers(served))
+            await _tell(context, answer)
+            answer.deliver(update, response.ByteSize())
             yield response
 
     def _find(self, request: Request, context: Context) -> ServedText:
@@ -82,4 +88,11 @@ async def _begin(
         deadline=deadline(context),
         priority=request.priority,
     )
-    answer.begin([await request_of(served, prompt, field, sampling, terms)])
+    one = await request_of(served, prompt, field, sampling, terms)
+    await answer.admit([one], mark_of_context(context, request.ByteSize()))
+
+
+async def _tell(context: Context, answer: TextAnswer) -> None:
+    """What budgets have left, before the first piece."""
+    if headers := answer.headers():
+        await context.send_initial_metadata(headers)

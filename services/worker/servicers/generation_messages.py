@@ -40,6 +40,7 @@ _FINISH = {
     None: messages.FINISH_REASON_UNSPECIFIED,
     FinishReason.STOP: messages.FINISH_REASON_STOP,
     FinishReason.LENGTH: messages.FINISH_REASON_LENGTH,
+    FinishReason.BUDGET: messages.FINISH_REASON_BUDGET,
 }
 
 

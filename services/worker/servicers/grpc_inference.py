@@ -6,9 +6,10 @@ from inference import open_inference_pb2 as oip
 from inference import open_inference_pb2_grpc
 
 from services.rpc.errors import UnavailableError
+from services.worker.drivers.tab import there
 from services.worker.servicers import grpc_messages, grpcio_stream, statistics_report
 from services.worker.servicers.answer_source import AnswerSource as AnswerSource
-from services.worker.servicers.call import Context, asked, deadline, tenant
+from services.worker.servicers.call import Context, asked, deadline, mark_of_context, tenant
 from services.worker.servicers.elsewhere import of_registry
 
 NAME = "inferplane"
@@ -74,9 +75,16 @@ class GrpcInferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer
             checked = grpc_messages.read(
                 version.spec, request, source.max_message_bytes, tenant(context)
             )
-            outputs = await version.infer(checked, deadline(context))
-            source.check_size(sum(array.nbytes for array in outputs.values()))
-            return grpc_messages.write(version.spec, request, outputs, checked.facts)
+            mark = mark_of_context(context, request.ByteSize())
+            tab = await there(version.enter(checked, mark))
+            with tab:
+                outputs = await version.infer(checked, deadline(context), tab)
+                source.check_size(sum(array.nbytes for array in outputs.values()))
+                answer = grpc_messages.write(version.spec, request, outputs, checked.facts)
+                tab.deliver(0, answer.ByteSize())
+        if tab.headers():
+            await context.send_initial_metadata(tab.headers())
+        return answer
 
     async def ModelStreamInfer(
         self, request_iterator: AsyncIterator[oip.ModelInferRequest], context: Context

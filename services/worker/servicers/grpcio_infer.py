@@ -10,8 +10,11 @@ import grpc
 
 from services.rpc.errors import CancelledError, InferplaneError
 from services.worker.domain.call_head import CallHead, Headers
+from services.worker.domain.caller import Caller
 from services.worker.domain.grpc_message import PREFIX_BYTES
-from services.worker.servicers.call import Context, asked, deadline, tenant
+from services.worker.domain.routing import Asked
+from services.worker.drivers.tab import CallMark
+from services.worker.servicers.call import Context, asked, decoded, mark_of_context
 from services.worker.servicers.fast_inference import PATH, FastInference
 
 _MOST_HEADS = 1024
@@ -34,7 +37,7 @@ class GrpcioInfer:
         self._together = 1  # calls that were begun together the last time
         self._until = 0.0  # they are gathered at most
         self._quiet = 0  # turns of the loop since the last came
-        self._heads: dict[tuple[str | None, str | None, str, bool], CallHead] = {}
+        self._heads: dict[tuple[Asked, Caller, int], CallHead] = {}
 
     def register(self, server: grpc.aio.Server) -> None:
         """Take the place of the method that was registered before."""
@@ -44,14 +47,19 @@ class GrpcioInfer:
 
     async def infer(self, message: bytes, context: Context) -> bytes:
         """One inference. Raises InferplaneError."""
-        call = _GrpcioCall(self._head(context), deadline(context))
+        mark = mark_of_context(context, 0)
+        call = _GrpcioCall(self._head(context, mark), mark.deadline)
+        call.request_id = mark.request_id.hex().encode()
         self._open += 1
         if self._open == 1 and self._together == 1:
             self._inference.begin(call, message)
         else:
             self._gather(call, message)
         try:
-            return await call.answered
+            answer = await call.answered
+            if call.initial:
+                await context.send_initial_metadata(decoded(call.initial))
+            return answer
         except asyncio.CancelledError:
             call.leave()
             raise
@@ -76,27 +84,45 @@ class GrpcioInfer:
             if not call.answered.done():  # its caller has gone
                 self._inference.begin(call, message)
 
-    def _head(self, context: Context) -> CallHead:
-        """The same object for the same route and tenant."""
+    def _head(self, context: Context, mark: CallMark) -> CallHead:
+        """The same object for the same route and caller."""
         route = asked(context, "", "")
-        key = (route.routed_version, route.routed_endpoint, tenant(context), route.retried)
+        key = (route, mark.caller, mark.attempt)
         head = self._heads.get(key)
         if head is None:
             if len(self._heads) >= _MOST_HEADS:
                 self._heads.clear()
-            head = self._heads[key] = CallHead(PATH, *key)
+            head = self._heads[key] = CallHead(
+                PATH,
+                route.routed_version,
+                route.routed_endpoint,
+                mark.caller.project,
+                mark.attempt,
+                mark.caller,
+            )
         return head
 
 
 class _GrpcioCall:
-    """UnaryCall of `ports.call`, without metadata."""
+    """UnaryCall of `ports.call`."""
 
-    __slots__ = ("answered", "arrived", "deadline", "head", "headers", "on_gone")
+    __slots__ = (
+        "answered",
+        "arrived",
+        "deadline",
+        "head",
+        "headers",
+        "initial",
+        "on_gone",
+        "request_id",
+    )
 
     def __init__(self, head: CallHead, deadline: float | None) -> None:
         loop = asyncio.get_running_loop()
         self.head = head
         self.headers: Headers = ()
+        self.request_id: bytes | None = None
+        self.initial: Headers = ()  # metadata that comes before the answer
         self.arrived = loop.time()
         self.deadline = deadline
         self.on_gone: Callable[[InferplaneError], None] | None = None
@@ -106,6 +132,7 @@ class _GrpcioCall:
         """The answer."""
         self.on_gone = None
         if not self.answered.done():  # cancelled; `leave` follows
+            self.initial = initial
             self.answered.set_result(message)
 
     def reply_framed(self, framed: bytes) -> None:

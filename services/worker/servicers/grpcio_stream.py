@@ -16,6 +16,7 @@ from services.worker.servicers.call import (
     Context,
     deadline,
     header,
+    mark_of_context,
     tenant,
 )
 from services.worker.servicers.infer_stream import InferStream, StreamHead
@@ -100,6 +101,7 @@ def _head(context: Context) -> StreamHead:
         deadline=deadline(context),
         ends_at_errors=header(context, infer_stream.ERRORS_HEADER) == "true",
         tenant=tenant(context),
+        mark=mark_of_context(context, 0),
     )
 
 

@@ -1,7 +1,8 @@
 """One ModelStreamInfer call without its transport: requests are queued as they come and answered in that order."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from inference import open_inference_pb2 as oip
@@ -15,10 +16,16 @@ from services.rpc.errors import (
 from services.rpc.interceptor import known
 from services.worker.domain.answer_line import AnswerLine, Place
 from services.worker.domain.batch import Answer, Outputs
+from services.worker.domain.caller import NOBODY
+from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.routing import Asked
 from services.worker.drivers.served_version import ServedVersion
+from services.worker.drivers.tab import NO_TAB, AnyTab, CallMark
 from services.worker.servicers import grpc_messages
 from services.worker.servicers.answer_source import AnswerSource
+from services.worker.servicers.entry import Entering
+
+_NOBODYS = CallMark(NOBODY, bytes(16))
 
 METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 ERRORS_HEADER = "triton_grpc_error"  # `true`: an error ends the stream with its status
@@ -38,6 +45,7 @@ class StreamHead:
     deadline: float | None  # of the monotonic clock
     ends_at_errors: bool  # `triton_grpc_error`
     tenant: str = ""  # `x-inferplane-project`
+    mark: CallMark | None = None  # of all its requests; None: they are counted for nobody
 
 
 class Outlet(Protocol):
@@ -67,6 +75,7 @@ class InferStream:
         self._outlet = outlet
         self._line: AnswerLine[_Answered] = AnswerLine()
         self._running: set[_Request] = set()
+        self._parts = 0  # requests that came
         self._versions: set[str] = set()
         self._half_closed = False
         self._ending: UnavailableError | None = None
@@ -102,7 +111,7 @@ class InferStream:
             self.answer(place, _Answered.of(request, error))
             return
         self._running.add(running)
-        running.begin(self._source, version)
+        running.begin(self._source, version, self._mark(size))
         why = self._streams.why_end(str(version.spec.name))
         if why is not None:
             self.end(why)
@@ -140,6 +149,11 @@ class InferStream:
     def done(self, request: "_Request") -> None:
         """A request does not run any more."""
         self._running.discard(request)
+
+    def _mark(self, size: int) -> CallMark:
+        """Of its next request."""
+        part, self._parts = self._parts, self._parts + 1
+        return replace(self.head.mark or _NOBODYS, part=part, size=size)
 
     def _find(self, request: oip.ModelInferRequest) -> ServedVersion:
         """Envoy has seen the first message only, so each is compared with where the stream was routed."""
@@ -216,6 +230,7 @@ class _Request:
         "_source",
         "_started",
         "_stream",
+        "_tab",
         "_version",
     )
 
@@ -226,8 +241,9 @@ class _Request:
         self._request = request
         self._place = place
         self._leave: Callable[[], None] | None = None
+        self._tab: AnyTab = NO_TAB
 
-    def begin(self, source: AnswerSource, version: ServedVersion) -> None:
+    def begin(self, source: AnswerSource, version: ServedVersion, mark: CallMark) -> None:
         """Check and queue."""
         self._source, self._version = source, version
         self._started = version.begin()
@@ -236,10 +252,24 @@ class _Request:
                 version.spec, self._request, source.max_message_bytes, self._stream.head.tenant
             )
             self._facts = checked.facts
-            ticket = version.admit(checked, self._stream.head.deadline, self._deliver)
+            entered = version.enter(checked, mark)
+            go_on = partial(self._admit, checked)
+            if isinstance(entered, Awaitable):
+                self._leave = Entering(entered, go_on, self._fail, METHOD).leave
+            else:
+                go_on(entered)
         except Exception as error:  # noqa: BLE001 - as in the interceptor, which unary calls pass
             self._fail(known(error, METHOD))
-            return
+
+    def _admit(self, checked: InferRequest, tab: AnyTab) -> None:
+        self._tab, version = tab, self._version
+        if tab.use is not None:
+            checked = replace(checked, use=tab.use)
+        try:
+            ticket = version.admit(checked, self._stream.head.deadline, self._deliver)
+        except InferplaneError:
+            tab.refuse()
+            raise
         self._leave = lambda: version.leave(ticket)
 
     def leave(self, why: InferplaneError) -> None:
@@ -247,6 +277,7 @@ class _Request:
         if self._leave is not None:
             self._leave()
             self._version.end(self._started, why)
+            self._tab.close(why)
 
     def _deliver(self, answer: Answer) -> None:
         if isinstance(answer, InferplaneError):
@@ -274,6 +305,9 @@ class _Request:
         self._leave = None
         self._stream.done(self)
         self._version.end(self._started, error)
+        if error is None and self._tab is not NO_TAB:
+            self._tab.deliver(0, answered.message.ByteSize())
+        self._tab.close(error)
         self._stream.answer(self._place, answered)
 
 

@@ -10,7 +10,13 @@ from typing import Any, Protocol
 
 import orjson
 
-from services.worker.llm.domain.generation import Piece, Summary, TokenLogprob, TopLogprob
+from services.worker.llm.domain.generation import (
+    FinishReason,
+    Piece,
+    Summary,
+    TokenLogprob,
+    TopLogprob,
+)
 from services.worker.llm.ports.tokenizer import Tokenizer
 
 DONE = b"data: [DONE]\n\n"
@@ -105,6 +111,7 @@ class ChatWriter:
                 "message": {"role": "assistant", "content": piece.text, "refusal": None},
                 "logprobs": self._logprobs(piece),
                 "finish_reason": _finish(piece),
+                **_why(piece),
             }
             for piece in sorted(pieces, key=lambda piece: piece.index)
         ]
@@ -117,7 +124,7 @@ class ChatWriter:
         if piece.text or piece.logprobs:
             yield _delta(piece.index, {"content": piece.text}, self._logprobs(piece))
         if piece.finish_reason is not None:
-            yield _delta(piece.index, {}, finish=_finish(piece))
+            yield {**_delta(piece.index, {}, finish=_finish(piece)), **_why(piece)}
 
     def _logprobs(self, piece: Piece) -> Mapping[str, Any] | None:
         if not piece.logprobs:
@@ -171,6 +178,7 @@ class CompletionWriter:
             "text": text,
             "logprobs": self._logprobs(piece),
             "finish_reason": _finish(piece),
+            **_why(piece),
         }
 
     def _logprobs(self, piece: Piece) -> Mapping[str, Any] | None:
@@ -205,7 +213,17 @@ def _delta(
 
 
 def _finish(piece: Piece) -> str | None:
-    return None if piece.finish_reason is None else piece.finish_reason.value
+    """OpenAI's word; `stop_reason` says more where theirs says less."""
+    reason = piece.finish_reason
+    if reason is FinishReason.BUDGET:
+        return FinishReason.LENGTH.value
+    return None if reason is None else reason.value
+
+
+def _why(piece: Piece) -> Mapping[str, Any]:
+    """A field beside OpenAI's, for clients that know it."""
+    is_budget = piece.finish_reason is FinishReason.BUDGET
+    return {"stop_reason": FinishReason.BUDGET.value} if is_budget else {}
 
 
 def _usage(summary: Summary) -> Mapping[str, Any]:

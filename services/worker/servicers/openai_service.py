@@ -1,6 +1,6 @@
 """OpenAI's API for text: JSON in, JSON or events out, as Envoy's transcoder carries them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from google.api.httpbody_pb2 import HttpBody
@@ -13,7 +13,7 @@ from services.worker.domain.routing import Asked
 from services.worker.drivers.served_text import ServedText
 from services.worker.servicers import load_report, openai_errors, openai_fields
 from services.worker.servicers.answer_source import AnswerSource
-from services.worker.servicers.call import Context, asked, deadline, tenant
+from services.worker.servicers.call import Context, asked, deadline, mark_of_context, tenant
 from services.worker.servicers.elsewhere import of_registry
 from services.worker.servicers.openai_answer import ChatWriter, CompletionWriter, Heading, Writer
 from services.worker.servicers.openai_request import OpenAiRequest, Read, read_chat, read_completion
@@ -75,6 +75,7 @@ class _Call:
 
     async def answer(self, body: bytes) -> None:
         """What fails before anything was sent has its status, what fails later has an event of its own."""
+        self._size = len(body)
         try:
             said = openai_fields.parse(body)
             await self._answer(said, openai_fields.model(said))
@@ -100,7 +101,8 @@ class _Call:
                 assert update.summary is not None
                 whole = writer.whole(update.pieces, update.summary)
                 self._source.check_size(len(whole))
-                await self._write(whole, "application/json")
+                answer.deliver(update, len(whole))
+                await self._write(whole, "application/json", answer.headers())
         self._context.set_trailing_metadata(load_report.trailers(served))
 
     async def _stream(self, answer: TextAnswer, writer: Writer) -> None:
@@ -109,8 +111,9 @@ class _Call:
             events = writer.events(update.pieces)
             if update.summary is not None:
                 events += writer.last(update.summary)
+            answer.deliver(update, len(events))
             if events:
-                await self._write(events, _EVENTS)
+                await self._write(events, _EVENTS, answer.headers())
             if update.summary is not None:
                 return
 
@@ -126,21 +129,24 @@ class _Call:
             priority=request.priority,
         )
         several = len(request.prompts) > 1
-        answer.begin(
-            [
-                await request_of(
-                    served,
-                    prompt,
-                    f"{request.prompt_field}[{number}]" if several else request.prompt_field,
-                    request.sampling,
-                    terms,
-                )
-                for number, prompt in enumerate(request.prompts)
-            ]
-        )
+        requests = [
+            await request_of(
+                served,
+                prompt,
+                f"{request.prompt_field}[{number}]" if several else request.prompt_field,
+                request.sampling,
+                terms,
+            )
+            for number, prompt in enumerate(request.prompts)
+        ]
+        await answer.admit(requests, mark_of_context(self._context, self._size))
 
-    async def _write(self, data: bytes, content_type: str) -> None:
+    async def _write(
+        self, data: bytes, content_type: str, headers: Sequence[tuple[str, str]] = ()
+    ) -> None:
         self._begun = True
+        if headers:
+            await self._context.send_initial_metadata(headers)
         await self._context.write(HttpBody(content_type=content_type, data=data))
 
 

@@ -13,8 +13,16 @@ from services.rpc.errors import UnavailableError
 from services.worker.domain import rest_request, rest_response
 from services.worker.domain.infer_request import InferRequest, read_inputs, read_outputs
 from services.worker.domain.rest_response import Answered
+from services.worker.drivers.tab import there
 from services.worker.servicers import grpc_messages, statistics_report
-from services.worker.servicers.call import Context, asked, deadline, header, tenant
+from services.worker.servicers.call import (
+    Context,
+    asked,
+    deadline,
+    header,
+    mark_of_context,
+    tenant,
+)
 from services.worker.servicers.elsewhere import of_registry
 from services.worker.servicers.grpc_inference import EXTENSIONS, NAME, AnswerSource
 
@@ -90,15 +98,21 @@ class RestInferenceServicer(rest_service_pb2_grpc.RestInferenceServiceServicer):
                 tenant(context),
                 question.retried,
             )
-            outputs = await version.infer(checked, deadline(context))
-            source.check_size(sum(array.nbytes for array in outputs.values()))
-            said = checked.facts.parameters() if checked.facts is not None else {}
-            answered = Answered(request.model_name, spec.name.version, said)
-            answer = rest_response.write(answered, asked_for, spec.signature, outputs)
-            source.check_size(len(answer.body))
+            mark = mark_of_context(context, len(request.http_body.data))
+            tab = await there(version.enter(checked, mark))
+            with tab:
+                outputs = await version.infer(checked, deadline(context), tab)
+                source.check_size(sum(array.nbytes for array in outputs.values()))
+                said = checked.facts.parameters() if checked.facts is not None else {}
+                answered = Answered(request.model_name, spec.name.version, said)
+                answer = rest_response.write(answered, asked_for, spec.signature, outputs)
+                source.check_size(len(answer.body))
+                tab.deliver(0, len(answer.body))
+        headers = [*tab.headers()]
         if answer.json_length is not None:
-            length = str(answer.json_length)
-            await context.send_initial_metadata(((rest_request.LENGTH_HEADER, length),))
+            headers.append((rest_request.LENGTH_HEADER, str(answer.json_length)))
+        if headers:
+            await context.send_initial_metadata(headers)
         return HttpBody(content_type=answer.content_type, data=answer.body)
 
     async def RepositoryIndex(

@@ -9,9 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
+from inferplane.metering.v1 import usage_pb2
+
 from services.rpc.errors import CancelledError, InferplaneError, ResourceExhaustedError
+from services.worker.domain.need import Need
 from services.worker.domain.text_telemetry import TextTelemetry
 from services.worker.drivers.served_text import ServedText
+from services.worker.drivers.tab import NO_TAB, AnyTab, CallMark, there
 from services.worker.llm.domain.generation import (
     GenerationRequest,
     Piece,
@@ -20,6 +24,7 @@ from services.worker.llm.domain.generation import (
     Update,
 )
 from services.worker.ports.text_watch import Lengths, TextRecord
+from services.worker.servicers.open_texts import OpenTexts
 
 _TOKEN_BYTES = 32  # what a token without text is taken for
 _LOGPROB_BYTES = 64
@@ -47,7 +52,11 @@ class TextAnswer:
         self._bounds = bounds
         self._record = record if record is not None else Lengths()
         self._telemetry: TextTelemetry | None = None
+        self._tab: AnyTab = NO_TAB
         self._running: dict[int, RequestId] = {}  # by number of the request
+        self._texts = OpenTexts()
+        self._told = False  # of budgets
+        self._untold = 0  # tokens that no written piece has told of
         self._waiting: list[Piece] = []
         self._size = 0  # of what waits
         self._away: float | None = None  # since when the caller is busy with what it took
@@ -63,7 +72,10 @@ class TextAnswer:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._abort(CancelledError("the call has ended"))
         self._served.end(self.arrived, error)
-        self.telemetry()
+        told = self.telemetry()
+        if self._tab.use is not None:
+            self._texts.sum_into(self._tab.use)
+            self._tab.close(error, _encoded(told))
 
     def telemetry(self) -> TextTelemetry:
         """What is known of the texts, without them; what is taken after the first time doesn't count."""
@@ -71,12 +83,38 @@ class TextAnswer:
             self._telemetry = self._record.end()
         return self._telemetry
 
+    async def admit(self, requests: Sequence[GenerationRequest], mark: CallMark) -> None:
+        """Set aside what they may use, count them as one, and `begin`. Raises as `VersionUsage.enter` and that."""
+        most = sum(r.sampling.n * (r.sampling.max_tokens or 0) for r in requests)
+        need = Need(input_tokens=sum(len(r.prompt) for r in requests), output_tokens=most)
+        self._tab = await there(self._served.usage.enter(mark, need))
+        try:
+            self.begin(requests)
+        except InferplaneError:
+            self._tab.refuse()
+            raise
+
+    def headers(self) -> Sequence[tuple[str, str]]:
+        """What the answer tells of budgets, before its first piece: the first time it is asked."""
+        told, self._told = self._told, True
+        return () if told else self._tab.headers()
+
+    def deliver(self, update: Update, size: int) -> None:
+        """An update is about to be handed to the edge, as so many bytes; none: nothing of it could be told yet."""
+        self._untold += sum(len(piece.token_ids) for piece in update.pieces)
+        if update.summary is not None:  # with those that are no text
+            self._untold = update.summary.completion_tokens - self._tab.tokens
+        if size:
+            self._tab.deliver(self._untold, size)
+            self._untold = 0
+
     def begin(self, requests: Sequence[GenerationRequest]) -> None:
         """Ask the engine, all of these or none. Raises as `TextEngine.submit`."""
         first = 0
         for number, request in enumerate(requests):
             take = partial(self._take, number, first)
-            self._running[number] = self._served.engine.submit(request, take)
+            counted = self._texts.add(number, first, request)
+            self._running[number] = self._served.engine.submit(counted, take)
             first += request.sampling.n
         self._record.asked(requests)
 
@@ -108,8 +146,10 @@ class TextAnswer:
         if number not in self._running:
             return
         for piece in update.pieces:
-            self._waiting.append(replace(piece, index=first + piece.index) if first else piece)
-            self._size += _size(piece)
+            self._take_piece(replace(piece, index=first + piece.index) if first else piece)
+            if number not in self._running:  # it was the last that the budget had
+                self._more.set()
+                return
         if update.error is not None:
             del self._running[number]
             self._abort(update.error)
@@ -120,6 +160,27 @@ class TextAnswer:
             self._waiting.clear()
             self._abort(_unread(self._bounds))
         self._more.set()
+
+    def _take_piece(self, piece: Piece) -> None:
+        texts, tab = self._texts, self._tab
+        if not texts.fits(piece, tab.stop_after()):
+            self._end_for_budget()
+            return
+        texts.take(piece)
+        self._waiting.append(piece)
+        self._size += _size(piece)
+        most = tab.stop_after()
+        if most is not None and texts.tokens >= most and texts.are_open:
+            self._end_for_budget()
+
+    def _end_for_budget(self) -> None:
+        """What is left of the budget is used up: all texts end here."""
+        self._waiting += self._texts.endings()
+        now = time.monotonic()
+        for number, request in self._running.items():
+            self._served.engine.abort(request)
+            self._note(self._texts.summary(number, now))
+        self._running = {}
 
     def _note(self, summary: Summary) -> None:
         self._summaries.append(summary)
@@ -134,6 +195,14 @@ class TextAnswer:
         running, self._running = self._running, {}
         for request in running.values():
             self._served.engine.abort(request)
+
+
+def _encoded(told: TextTelemetry) -> bytes:
+    return usage_pb2.UsageTelemetry(
+        prompt_fingerprint=told.prompt_fingerprint,
+        input_characters=told.input_characters,
+        output_characters=told.output_characters,
+    ).SerializeToString()
 
 
 def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import NewType
 
 from services.rpc.errors import InferplaneError
+from services.worker.domain.request_use import RequestUse
 from services.worker.llm.domain.sampling_settings import SamplingSettings
 
 RequestId = NewType("RequestId", int)
@@ -16,6 +17,7 @@ class FinishReason(Enum):
 
     STOP = "stop"  # end of text, or a stop string or token
     LENGTH = "length"  # max_tokens, or the end of the context
+    BUDGET = "budget"  # what the caller's budget had left is used up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class GenerationRequest:
     priority: int = 0  # lower goes first
     arrived: float = 0.0  # of the monotonic clock
     deadline: float | None = None  # of the same; None: none
+    use: RequestUse | None = None  # is noted there; None: nobody asks
 
 
 @dataclass(frozen=True, slots=True)

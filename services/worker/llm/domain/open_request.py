@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from services.worker.domain.request_use import RequestUse
 from services.worker.llm.domain.continuation import Continuation
 from services.worker.llm.domain.generation import (
     FinishReason,
@@ -44,6 +45,13 @@ class OpenRequest:
         """Of those that have one."""
         reasons = (text.state.finish_reason for text in self.texts)
         return tuple(reason for reason in reasons if reason is not None)
+
+    def note(self, use: RequestUse, now: float) -> None:
+        """What it has used as a step begins."""
+        began = now if self.began is None else self.began
+        use.queue_ns = int((began - self.request.arrived) * 1e9)
+        use.cached_tokens = self.texts[0].continuation.found or 0
+        use.preemptions = sum(text.continuation.preemptions for text in self.texts)
 
     def summary(self, now: float) -> Summary:
         """What it has used until now."""

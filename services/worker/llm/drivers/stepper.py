@@ -3,7 +3,7 @@
 Belongs to one thread. It never waits for anybody who reads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from services.rpc.errors import (
@@ -13,6 +13,7 @@ from services.rpc.errors import (
     InternalError,
 )
 from services.worker.domain.progress import Progress
+from services.worker.domain.request_use import RequestUse
 from services.worker.llm.domain.continuation import Continuation
 from services.worker.llm.domain.deadlines import Deadlines
 from services.worker.llm.domain.engine_facts import RequestFacts
@@ -93,7 +94,9 @@ class Stepper:
         measures.planned = self._clock()
         self._mark_begun(plan, measures)
         measures.waiting, measures.running = self._scheduler.waiting, self._scheduler.running
+        uses = self._uses(plan, measures)
         logits = self._computed(plan, measures)
+        _charge(uses, measures.computed - measures.planned)
         take_in()
         if logits is not None:
             self._written(plan, logits, measures)
@@ -139,6 +142,17 @@ class Stepper:
                 opened.began = measures.planned
                 measures.queued.append(measures.planned - opened.request.arrived)
                 self._report.began.append(opened.id)
+
+    def _uses(self, plan: StepPlan, measures: StepMeasures) -> list[tuple[RequestUse, int]]:
+        """Of requests that are counted: where to note what they take, and how many of the step's tokens are theirs."""
+        found = []
+        for continuation, count in plan.parts:
+            opened = self._texts[continuation].request
+            use = opened.request.use
+            if use is not None:
+                found.append((use, count))
+                opened.note(use, measures.planned)
+        return found
 
     def _computed(self, plan: StepPlan, measures: StepMeasures) -> Array | None:
         """Logits; None: the runner failed, and so did all whose tokens it should have computed."""
@@ -218,3 +232,10 @@ class Stepper:
         self._report.ended.append(
             RequestFacts(tenant=opened.request.tenant, summary=summary, error=error.kind)
         )
+
+
+def _charge(uses: Sequence[tuple[RequestUse, int]], seconds: float) -> None:
+    """Each gets its part of a step, by its tokens."""
+    tokens = sum(count for _, count in uses)
+    for use, count in uses:
+        use.compute_ns += int(seconds * 1e9) * count // tokens

@@ -20,6 +20,7 @@ from services.worker.domain.queue_rules import QueueRules
 from services.worker.domain.ragged import Padding
 from services.worker.domain.request_options import AnswerFacts, RequestOptions
 from services.worker.domain.signature import Signature, spec_of
+from services.worker.domain.waiting import RunShare
 from services.worker.drivers.batcher import Batcher
 from tests.unit.worker.drivers.scripted import (
     SIGNATURE,
@@ -83,7 +84,7 @@ class Sink:
     def __init__(self) -> None:
         self.heard: list[tuple[Any, Any]] = []
 
-    def answered(self, batch: Sequence[Waiting], outputs: Outputs) -> None:
+    def answered(self, batch: Sequence[Waiting], outputs: Outputs, run: RunShare) -> None:
         """A whole batch."""
         callers = [waiting.caller for waiting in batch]
         self.heard.append((callers, outputs["y"].tolist()))

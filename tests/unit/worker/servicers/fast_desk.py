@@ -53,6 +53,7 @@ class Asking:
 
     head: CallHead = HEAD
     headers: Headers = ()
+    request_id: bytes | None = None
     arrived: float = field(default_factory=time.monotonic)
     deadline: float | None = None
     on_gone: Callable[[InferplaneError], None] | None = None

@@ -21,6 +21,7 @@ from services.worker.domain.batch import Answer
 from services.worker.domain.infer_request import InferRequest
 from services.worker.domain.routing import Asked, unknown
 from services.worker.drivers.open_streams import OpenStreams
+from services.worker.drivers.tab import NO_TAB, AnyTab, CallMark
 from services.worker.servicers.answer_source import AnswerSource
 from services.worker.servicers.infer_stream import InferStream, StreamHead
 from tests.models import good
@@ -46,6 +47,9 @@ class HeldVersion:
 
     def end(self, started: float, error: BaseException | None) -> None:
         self.ended.append(error)
+
+    def enter(self, request: InferRequest, mark: CallMark) -> AnyTab:
+        return NO_TAB
 
     def admit(self, request: InferRequest, deadline: float | None, deliver: Any) -> Any:
         if self.refusal is not None:

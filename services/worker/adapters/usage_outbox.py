@@ -1,0 +1,156 @@
+"""Outboxes of a machine's workers: one folder each, with a lock as long as its worker lives."""
+
+import secrets
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import structlog
+
+from services.worker.adapters.file_lock import FileLock
+from services.worker.adapters.usage_journal import FileJournal, JournalLimits, Sync, boot_id
+from services.worker.adapters.usage_log import UsageReader
+from services.worker.domain.usage_row import UsageRows
+
+_log = structlog.get_logger(__name__)
+
+_LOCK, _SOURCE = "lock", "source.json"
+_REFUSED = "refused-"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What its rows are called where they are stored."""
+
+    source: str
+    base: int = 0  # number of the row that is the source's first
+    boot: str = ""  # of the machine, when it began
+
+
+class Outbox:
+    """One folder: a journal that is written, or what is left of one; and the reading of it."""
+
+    def __init__(self, folder: Path, limits: JournalLimits, sync: Sync) -> None:
+        """Assign only; `begin` or `take_over` follows."""
+        self.folder = folder
+        self.journal = FileJournal(folder, limits, sync)
+        self._lock = FileLock(folder / _LOCK)
+        self._reader = UsageReader(folder)
+        self._source = _Source("")
+
+    def begin(self) -> None:
+        """A new one, of this process. Raises OSError."""
+        self.folder.mkdir(mode=0o700, parents=True)
+        self._lock.try_alone()
+        self._name(_Source(secrets.token_hex(16), 0, boot_id()))
+        self.journal.create()
+
+    def take_over(self) -> int | None:
+        """What a process left that died; how many requests it had open. None: it lives, or another took it.
+
+        Raises OSError.
+        """
+        if not self._lock.try_alone():
+            return None
+        if not (
+            self.folder / _SOURCE
+        ).exists():  # it died as it began, or another has sent all of it
+            self.remove()
+            return None
+        self._source = _Source(**orjson.loads((self.folder / _SOURCE).read_bytes()))
+        if self._source.boot != boot_id():
+            # The machine may have lost rows that metering has; what is stored twice is one request all the same.
+            self._name(_Source(secrets.token_hex(16), self._source.base, boot_id()))
+        return self.journal.recover()
+
+    @property
+    def source(self) -> str:
+        """The source that its rows are of."""
+        return self._source.source
+
+    def number(self, row: int) -> int:
+        """The source's number of a row."""
+        return row - self._source.base
+
+    def row(self, number: int) -> int:
+        """The row that has this number of the source."""
+        return number + self._source.base
+
+    def renew(self, row: int) -> None:
+        """Rows from this one on are of another source, of which it is the first. Raises OSError."""
+        self._name(_Source(secrets.token_hex(16), row, self._source.boot))
+
+    def read(self, most: int) -> UsageRows | None:
+        """The next rows; None: there are none yet. Raises OSError."""
+        return self._reader.read(most)
+
+    def passed(self, taken: int) -> None:
+        """What was read last is stored, as all rows before `taken` are."""
+        self._reader.passed()
+        self.journal.taken(taken)
+
+    def set_aside(self, rows: UsageRows) -> None:
+        """Keep what the store will never take, for people. Raises OSError."""
+        kept = self.folder.parent / f"{_REFUSED}{self.source}-{rows.first}"
+        subjects = {str(number): subject for number, subject in rows.subjects.items()}
+        kept.with_suffix(".json").write_bytes(orjson.dumps(subjects))
+        kept.with_suffix(".rows").write_bytes(rows.rows.tobytes())
+
+    def leave(self) -> None:
+        """In order: what is not sent is taken over by another."""
+        self.journal.close()
+        self._lock.release()
+
+    def remove(self) -> None:
+        """All of it was sent."""
+        with suppress(FileNotFoundError):
+            (self.folder / _SOURCE).unlink()  # nobody takes over what is half removed
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.release()
+
+    def _name(self, source: _Source) -> None:
+        fresh = self.folder / f"{_SOURCE}.new"
+        fresh.write_bytes(orjson.dumps(source))
+        fresh.rename(self.folder / _SOURCE)
+        self._source = source
+
+
+class Outboxes:
+    """Those of this machine's workers, in one folder."""
+
+    def __init__(self, folder: Path, limits: JournalLimits, sync: Sync) -> None:
+        """Assign only."""
+        self._folder = folder
+        self._limits = limits
+        self._sync = sync
+        self._held: set[Path] = set()  # of this process, or looked at in vain
+
+    def own(self) -> Outbox:
+        """A new one. Raises OSError."""
+        outbox = Outbox(self._folder / secrets.token_hex(8), self._limits, self._sync)
+        outbox.begin()
+        self._held.add(outbox.folder)
+        return outbox
+
+    def dead(self) -> list[Outbox]:
+        """Those that no process holds; this one holds them from now on."""
+        taken = []
+        for folder in sorted(self._folder.glob("*")):
+            if folder in self._held or not folder.is_dir():
+                continue
+            outbox = Outbox(folder, self._limits, self._sync)
+            try:
+                aborted = outbox.take_over()
+            except (OSError, ValueError, TypeError) as error:
+                self._held.add(folder)
+                _log.exception(
+                    "an outbox can't be taken over", outbox=folder.name, reason=str(error)
+                )
+                continue
+            if aborted is not None:
+                self._held.add(folder)
+                _log.warning("took over an outbox", outbox=folder.name, aborted=aborted)
+                taken.append(outbox)
+        return taken
