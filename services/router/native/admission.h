@@ -1,5 +1,6 @@
 // One request before the limits of its key and its project: it is let in by both, or by neither and then it has taken
-// nothing. Gives back what it holds when it goes, however that comes about. Knows no Envoy.
+// nothing. Gives back what it holds when it goes, however that comes about. It holds meters and no table: a stream that
+// lasts for days must not keep the limits of its first day in memory. Knows no Envoy.
 #pragma once
 
 #include <array>
@@ -46,10 +47,11 @@ class Admission {
   // What would have been refused, were the limits not in shadow mode.
   Verdict shadow() const { return shadow_; }
 
-  // Of the limits on requests over time, the one of which least is left; null: there is none.
-  const Subject* tightest() const { return tightest_; }
+  // Of the limits on requests over time, the one of which least is left: how many may come at once (0: there is no such
+  // limit), and how it stands.
+  int64_t burst() const { return burst_; }
   const Rate& rate() const { return rate_; }
-  // The one that refused.
+  // The one that refused; as long as the table is there.
   const Subject* refused_by() const { return refused_by_; }
 
  private:
@@ -71,8 +73,8 @@ class Admission {
       shadow_ = Verdict::kRate;
       return Verdict::kAdmitted;
     }
-    if (!subject.limits.shadow && (tightest_ == nullptr || !rate.fits || rate.remaining < rate_.remaining)) {
-      tightest_ = &subject;
+    if (!subject.limits.shadow && (burst_ == 0 || !rate.fits || rate.remaining < rate_.remaining)) {
+      burst_ = std::max<int64_t>(subject.limits.burst, 1);
       rate_ = rate;
     }
     return rate.fits ? Verdict::kAdmitted : refuse(subject, Verdict::kRate);
@@ -85,7 +87,7 @@ class Admission {
 
   std::array<std::shared_ptr<Meter>, 2> held_;
   std::array<bool, 2> taken_{};
-  const Subject* tightest_ = nullptr;
+  int64_t burst_ = 0;
   const Subject* refused_by_ = nullptr;
   Rate rate_;
   Verdict shadow_ = Verdict::kAdmitted;

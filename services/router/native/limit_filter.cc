@@ -5,7 +5,9 @@
 // `projects/{project}` or `projects/{project}/keys/{key}`.
 
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,11 +29,19 @@ constexpr std::array<std::string_view, kCounters> kCounterNames{
     "inferplane_limits_refused_concurrent_requests", "inferplane_limits_shadow_requests_per_second",
     "inferplane_limits_shadow_concurrent_requests"};
 
-// Meters outlive configurations: there is one set for the process.
+// Meters outlive configurations: there is one set for the process. And there is one table: Envoy keeps a configuration
+// as long as some request began under it, and tables may be large.
 Meters& meters() {
   static Meters all;
   return all;
 }
+
+std::shared_ptr<const LimitTable>& newest_table() {
+  static std::shared_ptr<const LimitTable> newest;
+  return newest;
+}
+
+std::shared_ptr<const LimitTable> table() { return std::atomic_load(&newest_table()); }
 
 int64_t now_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -46,23 +56,21 @@ std::string_view header(void* envoy, std::string_view name) {
   return {value.data, value.size};
 }
 
-struct Config {
-  std::shared_ptr<const LimitTable> table;
-  std::array<size_t, kCounters> counters{};
-};
+using Counters = std::array<size_t, kCounters>;
 
 class LimitFilter : public Filter {
  public:
-  explicit LimitFilter(const Config& config) : config_(config), table_(config.table) {}
+  explicit LimitFilter(const Counters& counters) : counters_(counters) {}
 
   abi::HeadersStatus request_headers(void* envoy, bool) override {
-    if (table_->empty()) return abi::kHeadersContinue;
+    const std::shared_ptr<const LimitTable> limits = table();
+    if (limits->empty()) return abi::kHeadersContinue;
     std::string name = "projects/";
     name += header(envoy, "x-inferplane-project");
-    const Subject* project = table_->find(name);
+    const Subject* project = limits->find(name);
     name += "/keys/";
     name += header(envoy, "x-inferplane-key");
-    const Subject* key = table_->find(name);
+    const Subject* key = limits->find(name);
     if (project == nullptr && key == nullptr) return abi::kHeadersContinue;
     const Verdict verdict = admission_.admit(key, project, now_ns());
     count(envoy, verdict);
@@ -82,9 +90,8 @@ class LimitFilter : public Filter {
   using Headers = std::vector<std::pair<std::string_view, std::string>>;
 
   Headers rate_headers() const {
-    const Subject* subject = admission_.tightest();
-    if (subject == nullptr) return {};
-    return {{"x-ratelimit-limit-requests", std::to_string(std::max<int64_t>(subject->limits.burst, 1))},
+    if (admission_.burst() == 0) return {};
+    return {{"x-ratelimit-limit-requests", std::to_string(admission_.burst())},
             {"x-ratelimit-remaining-requests", std::to_string(admission_.rate().remaining)},
             {"x-ratelimit-reset-requests", duration(admission_.rate().full_ns)}};
   }
@@ -107,7 +114,7 @@ class LimitFilter : public Filter {
 
   void count(void* envoy, Verdict verdict) const {
     const auto increment = [&](Counter counter) {
-      envoy_dynamic_module_callback_http_filter_increment_counter(envoy, config_.counters[counter], nullptr, 0, 1);
+      envoy_dynamic_module_callback_http_filter_increment_counter(envoy, counters_[counter], nullptr, 0, 1);
     };
     if (verdict == Verdict::kAdmitted) increment(kAdmitted);
     if (verdict == Verdict::kRate) increment(kRefusedRate);
@@ -116,32 +123,33 @@ class LimitFilter : public Filter {
     if (admission_.shadow() == Verdict::kConcurrency) increment(kShadowConcurrency);
   }
 
-  const Config& config_;
-  const std::shared_ptr<const LimitTable> table_;  // the request's limits, also after the policy has changed
+  const Counters& counters_;
   Admission admission_;
   bool refused_ = false;
 };
 
 class LimitConfig : public FilterConfig {
  public:
-  explicit LimitConfig(Config config) : config_(std::move(config)) {}
-  std::unique_ptr<Filter> make() const override { return std::make_unique<LimitFilter>(config_); }
+  explicit LimitConfig(const Counters& counters) : counters_(counters) {}
+  std::unique_ptr<Filter> make() const override { return std::make_unique<LimitFilter>(counters_); }
 
  private:
-  const Config config_;
+  const Counters counters_;
 };
 
 }  // namespace
 
 std::unique_ptr<FilterConfig> limit_config(void* envoy, std::string_view text) {
-  Config config;
-  config.table = LimitTable::read(text, &meters());
-  if (config.table == nullptr) return nullptr;
+  std::shared_ptr<const LimitTable> limits = LimitTable::read(text, &meters());
+  if (limits == nullptr) return nullptr;
+  Counters counters{};
   for (size_t i = 0; i < kCounters; ++i) {
     envoy_dynamic_module_callback_http_filter_config_define_counter(envoy, bytes_of(kCounterNames[i]), nullptr, 0,
-                                                                    &config.counters[i]);
+                                                                    &counters[i]);
   }
-  return std::make_unique<LimitConfig>(std::move(config));
+  std::atomic_store(&newest_table(), std::move(limits));
+  meters().forget_unused();
+  return std::make_unique<LimitConfig>(counters);
 }
 
 }  // namespace inferplane

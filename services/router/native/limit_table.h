@@ -20,7 +20,7 @@ struct Subject {
   std::shared_ptr<Meter> meter;
 };
 
-// All meters of this process, for all tables. Those that nobody has any more go when a table is made.
+// All meters of this process, for all tables.
 class Meters {
  public:
   std::shared_ptr<Meter> of(const std::string& name) {
@@ -59,7 +59,6 @@ class LimitTable {
       if (end > 0 && !table->add(std::string(text.substr(0, end)), meters)) return nullptr;
       text.remove_prefix(std::min(end + 1, text.size()));
     }
-    meters->forget_unused();
     return table;
   }
 

@@ -49,8 +49,8 @@ class Meter {
     const int64_t step = step_of(limits), window = window_of(limits, step);
     int64_t full_at = full_at_.load(std::memory_order_relaxed);
     for (;;) {
-      // Limits may have become wider since: what was taken under narrower ones is no longer waited for.
-      const int64_t begin = std::min(std::max(full_at, now), now + window);
+      // Fuller than full is only what was taken under other limits: of those, one request is let in, and so on from there.
+      const int64_t begin = full_at > now + window ? now + window - step : std::max(full_at, now);
       const int64_t end = begin + step;
       rate.fits = end - now <= window;
       rate.remaining = std::max<int64_t>(window - ((rate.fits ? end : begin) - now), 0) / step;

@@ -77,6 +77,7 @@ class Mesh:
             "store_url": f"sqlite:///{self.folder}/registry.db",
             "lease_seconds": str(_LEASE),
             "drain_seconds": "1",
+            "edge_auth": "off",
         }
         with (self.folder / f"{service}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(

@@ -1,0 +1,92 @@
+"""The picture of who may call: changes, gaps, beginnings anew."""
+
+from services.router.domain.policy import (
+    Issuer,
+    IssuerChange,
+    Limits,
+    LimitsChange,
+    PolicyBook,
+    PolicyChange,
+    PolicyUpdate,
+    RevocationChange,
+    SigningKey,
+    SigningKeyChange,
+)
+
+KEY = SigningKey("k1", "{}")
+ISSUER = Issuer(
+    issuer="https://issuer.example",
+    jwks="{}",
+    audiences=("inferplane",),
+    project_claim="project",
+    role_claim="role",
+    endpoints_claim="endpoints",
+)
+
+
+def book(*changes: PolicyChange) -> PolicyBook:
+    made = PolicyBook()
+    made.apply(PolicyUpdate(changes=changes, synced=True, restart=True))
+    return made
+
+
+def test_nothing_is_known_before_all_was_said() -> None:
+    """Parts of the initial state are no policy."""
+    made = PolicyBook()
+    first = PolicyUpdate(changes=(SigningKeyChange("k1", KEY),), synced=False, restart=True)
+    assert not made.apply(first)
+    assert made.current is None
+    assert made.apply(PolicyUpdate(changes=(), synced=True))
+    assert made.current is not None
+    assert made.current.signing_keys == (KEY,)
+
+
+def test_facts_come_and_go() -> None:
+    """Each fact is there until it is said to hold no longer; saying so twice is harmless."""
+    made = book(
+        SigningKeyChange("k1", KEY),
+        IssuerChange(ISSUER.issuer, ISSUER),
+        RevocationChange("projects/a/keys/one", revoked=True),
+        RevocationChange("projects/b", revoked=True),
+        LimitsChange("projects/a", Limits(requests_per_second=2)),
+    )
+    assert made.current is not None
+    assert made.current.issuers == (ISSUER,)
+    assert made.current.revoked_keys == ("one",)
+    assert made.current.disabled_projects == ("b",)
+    assert made.current.limits == (("projects/a", Limits(requests_per_second=2)),)
+    gone = PolicyUpdate(
+        changes=(
+            SigningKeyChange("k1", None),
+            IssuerChange(ISSUER.issuer, None),
+            RevocationChange("projects/a/keys/one", revoked=False),
+            RevocationChange("projects/b", revoked=False),
+            LimitsChange("projects/a", None),
+        ),
+        synced=True,
+    )
+    for _ in range(2):
+        assert made.apply(gone)
+        assert made.current == book().current
+
+
+def test_a_new_beginning_replaces_all_at_once() -> None:
+    """While everything is said again the old picture stays; then what was not said again is gone."""
+    made = book(RevocationChange("projects/a/keys/one", revoked=True))
+    old = made.current
+    again = RevocationChange("projects/a/keys/two", revoked=True)
+    assert not made.apply(PolicyUpdate(changes=(again,), synced=False, restart=True))
+    assert made.current == old
+    made.apply(PolicyUpdate(changes=(), synced=True))
+    assert made.current is not None
+    assert made.current.revoked_keys == ("two",)
+
+
+def test_a_beginning_that_broke_off_leaves_nothing_behind() -> None:
+    """The stream ended in the middle of the initial state; the next one begins anew."""
+    made = PolicyBook()
+    half = (RevocationChange("projects/a/keys/one", revoked=True),)
+    made.apply(PolicyUpdate(changes=half, synced=False, restart=True))
+    made.apply(PolicyUpdate(changes=(), synced=True, restart=True))
+    assert made.current is not None
+    assert made.current.revoked_keys == ()
