@@ -61,6 +61,9 @@ class WorkerSettings(Settings):
     max_output_tokens: int = Field(default=8192, gt=0)  # of all answers to one request
     generation_target: Literal["auto", "native", "portable", "cuda"] = "auto"
     engine_threads: int = Field(default=0, ge=0)  # of a language model; 0: as many as CPUs
+    # What happens to requests of callers with budgets once leases have ended and metering still does not answer.
+    budget_failure: Literal["open", "closed"] = "open"
+
     # A reader of a stream that takes nothing for so long, or lets so much wait, is taken for gone.
     stalled_reader_seconds: float = Field(default=60.0, gt=0)
     stalled_reader_bytes: int = Field(default=1024**2, gt=0)
