@@ -22,7 +22,7 @@ def upgrade() -> None:
             "uid", sa.String, sa.ForeignKey("budgets.uid", ondelete="CASCADE"), primary_key=True
         ),
         sa.Column("window_start", sa.BigInteger, primary_key=True, autoincrement=False),
-        sa.Column("leases", sa.Text, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),
     )
 
 
