@@ -16,7 +16,8 @@ from services.rpc.times import timestamp
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
-RESPONSE_BYTES = 1024 * 1024  # a response is closed once it has this many
+# A response is closed once it has this many: while one is made, nobody else is served.
+RESPONSE_BYTES = 128 * 1024
 
 
 class PolicyService(PolicyServiceServicer):
