@@ -6,7 +6,7 @@ import secrets
 import sys
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import prometheus_client
@@ -15,6 +15,7 @@ import uvloop
 
 from services.rpc import channel, server, settings, telemetry
 from services.rpc.names import WorkerName
+from services.worker.accounting import accounting
 from services.worker.adapters import machine
 from services.worker.adapters.artifact_cache import DiskArtifactCache
 from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
@@ -90,10 +91,14 @@ async def serve(config: WorkerSettings) -> None:
         )
         sources.flights.open()
         stack.callback(sources.flights.close)
-        roster = worker.furnish(_parts(config, worker, rpc, sources, memory))
         bounds = ReaderBounds(config.stalled_reader_seconds, config.stalled_reader_bytes)
         looked_at = await asyncio.to_thread(texts, config)
         stack.callback(looked_at.captures.close)
+        counting = await accounting(config, name, looked_at.watch.scores, stack)
+        parts = _parts(config, worker, rpc, sources, memory)
+        roster = worker.furnish(
+            replace(parts, accounts=None if counting is None else counting.accounts)
+        )
         rpc.serve(
             AnswerSource(
                 roster,
@@ -116,6 +121,7 @@ async def serve(config: WorkerSettings) -> None:
                 tasks.create_task(Upkeep(memory).run()),
                 tasks.create_task(FlightWatch(sources.flights).run()),
                 tasks.create_task(looked_at.desk.run()),
+                *(tasks.create_task(loop) for loop in (counting.loops() if counting else ())),
             ]
             await rpc.set_health("", serving=True)
             await stop.wait()
@@ -124,6 +130,8 @@ async def serve(config: WorkerSettings) -> None:
             for loop in loops:
                 loop.cancel()
         await registration.end()
+        if counting is not None:
+            await counting.finish()
 
 
 def _parts(

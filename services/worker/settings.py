@@ -24,6 +24,11 @@ class WorkerSettings(Settings):
     # How a unix socket is served: `auto` by the fast front where its codec is installed, else by grpcio.
     front: Literal["auto", "grpcio"] = "auto"
     state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("inferplane"))
+    # Where requests are counted and budgets are asked for; empty: nothing is counted and nothing is bounded.
+    metering_address: str = ""
+    # When rows of usage are put on the disk: before the answer leaves, each second, or when the system likes.
+    usage_fsync: Literal["always", "interval", "never"] = "interval"
+    usage_outbox_bytes: int = Field(default=1024**3, ge=64 * 1024)  # that may wait for metering
     pool: str = "default"
     zone: str = ""
     max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
@@ -74,7 +79,13 @@ class WorkerSettings(Settings):
     # Of prompts' fingerprints; equal on all machines whose fingerprints are to be compared. Empty: this machine's own.
     fingerprint_key: str = Field(default="", repr=False)
 
-    @field_validator("registry_address", "worker_address", "discovery_address", "metrics_address")
+    @field_validator(
+        "registry_address",
+        "worker_address",
+        "discovery_address",
+        "metrics_address",
+        "metering_address",
+    )
     @classmethod
     def _is_address(cls, value: str) -> str:
         if value:

@@ -6,7 +6,6 @@ dies, each row is in the log, or in the table, or in both with the same number.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -101,6 +100,8 @@ class FileJournal:
             self._subjects.open()
             self._table.open()
             aborted = self._complete()
+            self._table.close()
+            self._subjects.close()
             self._remove_table()
             return aborted
         self._remove_table()
@@ -242,11 +243,15 @@ class FileJournal:
         """Whether no request is admitted."""
         return self._refusal is not None
 
+    def close_log(self) -> None:
+        """After `recover`."""
+        self._log.close()
+
     def close(self) -> None:
-        """In order: what is still open is left as `recover` needs it."""
+        """After `create`: what is still open is left as `recover` needs it."""
         if self._flushing is not None:
             self._flushing.cancel()
-        self._log.close()
+        self.close_log()
         self._table.close()
         self._subjects.close()
 
@@ -328,8 +333,3 @@ def boot_id() -> str:
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
-
-
-def exists(folder: Path) -> bool:
-    """Whether there is a table, which is there as long as its process lives, or until it is recovered."""
-    return os.path.lexists(folder / "open.table")

@@ -105,6 +105,7 @@ class Outbox:
 
     def remove(self) -> None:
         """All of it was sent."""
+        self.journal.close_log()
         with suppress(FileNotFoundError):
             (self.folder / _SOURCE).unlink()  # nobody takes over what is half removed
         shutil.rmtree(self.folder, ignore_errors=True)

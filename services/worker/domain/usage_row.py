@@ -126,6 +126,11 @@ class UsageRows:
         """Number of the row after the last."""
         return self.first + len(self.rows)
 
+    @property
+    def ended_ns(self) -> int:
+        """When the first of them ended."""
+        return int(self.rows["start_ns"][0] + self.rows["duration_ns"][0])
+
     def after(self, number: int) -> "UsageRows":
         """Those from this number on."""
         return self._part(number, self.next)

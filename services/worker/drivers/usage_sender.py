@@ -33,6 +33,9 @@ class SenderStatistics:
     refused: int = 0  # rows that metering will never take
     lost: int = 0  # rows that the disk lost
     taken_over: int = 0  # outboxes of others
+    # Of this worker's own outbox:
+    taken: int = 0  # number of the row that is to be sent next
+    oldest_ns: int = 0  # when the first that is being sent ended; 0: none is
 
 
 class UsageSender:
@@ -43,10 +46,12 @@ class UsageSender:
         self._store = store
         self._longest_backoff = longest_backoff
         self._wanted: dict[int, int] = {}  # next row to be read, by outbox
+        self._own: UsageOutbox | None = None
         self.statistics = SenderStatistics()
 
     async def run(self, outbox: UsageOutbox, flushed: asyncio.Event) -> None:
         """Send what is counted here, until cancelled."""
+        self._own = outbox
         while True:
             flushed.clear()
             await self.drain(outbox)
@@ -60,6 +65,7 @@ class UsageSender:
                 self.statistics.taken_over += 1
                 await self.drain(outbox)
                 await asyncio.to_thread(outbox.remove)
+                self._wanted.pop(id(outbox), None)
                 _log.info("outbox of a dead worker sent", source=outbox.source)
             await asyncio.sleep(look_seconds)
 
@@ -71,9 +77,14 @@ class UsageSender:
                 self.statistics.lost += rows.first - wanted
                 _log.error("rows of usage are lost", first=wanted, count=rows.first - wanted)
                 outbox.renew(rows.first)
+            is_own = outbox is self._own
+            if is_own:
+                self.statistics.oldest_ns = rows.ended_ns
             await self._send(outbox, rows)
             outbox.passed(rows.next)
             self._wanted[id(outbox)] = rows.next
+            if is_own:
+                self.statistics.taken, self.statistics.oldest_ns = rows.next, 0
 
     async def _send(self, outbox: UsageOutbox, rows: UsageRows) -> None:
         """Until all of them are stored."""

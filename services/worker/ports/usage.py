@@ -115,3 +115,15 @@ class UsageFolder(Protocol):
     def dead(self) -> Sequence[UsageOutbox]:
         """Those of workers that died, from now on this process's. Files are read: may run in a thread."""
         ...
+
+
+class UsageFiles(Protocol):
+    """Files of a journal."""
+
+    def see(self) -> None:
+        """The process lives; and what could not be done before is tried again."""
+        ...
+
+    def sync(self) -> None:
+        """What was appended survives the machine afterwards. May run in a thread. Raises OSError."""
+        ...
