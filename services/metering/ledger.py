@@ -5,13 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import grpc
-from inferplane.metering.v1 import price_service_pb2_grpc, usage_service_pb2_grpc
+from inferplane.metering.v1 import (
+    ledger_service_pb2_grpc,
+    price_service_pb2_grpc,
+    usage_service_pb2_grpc,
+)
 
+from services.metering.adapters.sql_ledger import SqlLedger
 from services.metering.adapters.sql_prices import SqlPrices
 from services.metering.adapters.sql_usage import SqlUsage
 from services.metering.area import Surroundings
+from services.metering.drivers.ledger import Ledger
 from services.metering.drivers.price_list import PriceList
 from services.metering.drivers.usage_ingest import UsageIngest
+from services.metering.servicers.ledger_service import LedgerService
 from services.metering.servicers.price_service import PriceService
 from services.metering.servicers.usage_service import UsageService
 
@@ -22,6 +29,7 @@ class _Parts:
 
     usage: UsageService
     price: PriceService
+    ledger: LedgerService
 
 
 class LedgerArea:
@@ -30,6 +38,7 @@ class LedgerArea:
     services: Sequence[str] = (
         "inferplane.metering.v1.UsageService",
         "inferplane.metering.v1.PriceService",
+        "inferplane.metering.v1.LedgerService",
     )
 
     def __init__(self, parts: _Parts, prices: PriceList) -> None:
@@ -38,6 +47,7 @@ class LedgerArea:
 
     def register(self, server: grpc.aio.Server) -> None:
         usage_service_pb2_grpc.add_UsageServiceServicer_to_server(self._parts.usage, server)
+        ledger_service_pb2_grpc.add_LedgerServiceServicer_to_server(self._parts.ledger, server)
         price_service_pb2_grpc.add_PriceServiceServicer_to_server(self._parts.price, server)
 
     async def start(self) -> None:
@@ -61,5 +71,12 @@ def build(around: Surroundings) -> LedgerArea:
     usage = SqlUsage(around.database, around.clock)
     ingest = UsageIngest(usage, prices, settings.charge_outcomes, _spent, around.metrics)
     return LedgerArea(
-        _Parts(usage=UsageService(ingest), price=PriceService(prices, settings.currency)), prices
+        _Parts(
+            usage=UsageService(ingest),
+            price=PriceService(prices, settings.currency),
+            ledger=LedgerService(
+                Ledger(SqlLedger(around.database), around.clock), settings.currency
+            ),
+        ),
+        prices,
     )

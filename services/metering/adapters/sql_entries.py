@@ -1,7 +1,8 @@
 """The ledger in the database: entries are appended to a chain, with their postings and the balances they change."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ from services.metering.adapters import sql_subjects
 from services.metering.domain.ledger import NO_HASH, Entry, EntryKind, EntryNumber, Posting
 from services.metering.domain.price import PriceId
 from services.metering.domain.unit import Unit
+from services.metering.domain.usage import Subject
 
 _FIELDS = (
     "number",
@@ -51,12 +53,15 @@ def head(connection: sa.Connection) -> tuple[int, bytes]:
 
 
 def append(
-    connection: sa.Connection, entry: Entry, postings: Sequence[Posting]
+    connection: sa.Connection,
+    entry: Entry,
+    postings: Sequence[Posting],
+    subjects: Mapping[int, Subject] = MappingProxyType({}),
 ) -> tuple[Entry, bytes]:
     """Append an entry under the next number; as it is stored, and its hash."""
     number, before = head(connection)
     stored = replace(entry, number=EntryNumber(number + 1))
-    own = stored.digest(before, postings)
+    own = stored.digest(before, postings, subjects)
     connection.exec_driver_sql(_INSERT, (*(getattr(stored, name) for name in _FIELDS), own))
     accounts = sql_subjects.account_numbers(connection, [p.account for p in postings])
     if postings:
@@ -133,6 +138,15 @@ def read_entries(found: Iterable[Sequence[Any]]) -> list[tuple[Entry, bytes]]:
         )
         for row in found
     ]
+
+
+def one_entry(connection: sa.Connection, number: int) -> Entry:
+    """An entry that there is."""
+    found = connection.exec_driver_sql(
+        f"SELECT {ENTRY_FIELDS} FROM ledger_entries AS e WHERE e.number = ?",  # noqa: S608
+        (number,),
+    )
+    return read_entries([found.one()])[0][0]
 
 
 def postings_of(connection: sa.Connection, first: int, last: int) -> dict[int, list[Posting]]:

@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
+from services.metering.adapters import sql_entries
 from services.metering.adapters.database import Database
+from services.metering.domain.ledger import Entry, EntryKind, EntryNumber
 from services.metering.domain.machine_price import MachinePrice, MachinePriceId
 from services.metering.domain.price import Price, PriceId
 from services.metering.domain.unit import Unit
@@ -43,7 +45,19 @@ def load_prices(connection: sa.Connection) -> list[Price]:
     ]
 
 
-def _load_machine_prices(connection: sa.Connection) -> list[MachinePrice]:
+def _note(connection: sa.Connection, price: Price | MachinePrice) -> None:
+    """Into the ledger's chain, so that a price that is changed afterwards is found."""
+    entry = Entry(
+        number=EntryNumber(0),
+        kind=EntryKind.PRICE,
+        create_us=microseconds(price.create_time),
+        reason=price.text,
+    )
+    sql_entries.append(connection, entry, ())
+
+
+def load_machine_prices(connection: sa.Connection) -> list[MachinePrice]:
+    """All prices of machines in the order in which they were made."""
     return [
         MachinePrice(
             id=MachinePriceId(row[0]),
@@ -70,7 +84,7 @@ class SqlPrices:
 
     async def machine_prices(self) -> list[MachinePrice]:
         return await self._database.read(
-            lambda connection: connection.run_sync(_load_machine_prices)
+            lambda connection: connection.run_sync(load_machine_prices)
         )
 
     async def add(self, price: Price, committed: Committed[Price]) -> Price:
@@ -88,7 +102,9 @@ class SqlPrices:
                     microseconds(price.create_time),
                 ),
             )
-            return replace(price, id=PriceId(row.lastrowid))
+            stored = replace(price, id=PriceId(row.lastrowid))
+            _note(connection, stored)
+            return stored
 
         return await self._database.write(lambda c: c.run_sync(work), committed)
 
@@ -107,6 +123,8 @@ class SqlPrices:
                     microseconds(price.create_time),
                 ),
             )
-            return replace(price, id=MachinePriceId(row.lastrowid))
+            stored = replace(price, id=MachinePriceId(row.lastrowid))
+            _note(connection, stored)
+            return stored
 
         return await self._database.write(lambda c: c.run_sync(work), committed)

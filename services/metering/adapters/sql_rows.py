@@ -1,7 +1,7 @@
 """Rows of attempts in the database, as columns in memory."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from services.metering.domain.attempts import may_have_rivals
 from services.metering.domain.charge import Rows
+from services.metering.domain.ledger import scores_text
 from services.metering.domain.usage import COLUMNS, ID_BYTES, Column, Outcome, Telemetry, UsageBatch
 
 SLOT_BITS = 33  # a slot is 8.6 s: attempts of one slot lie close together in their index
@@ -62,11 +63,7 @@ def insert(
     """Store a batch's rows under ids from `first_row` on; `subject` is each one's, as the database numbers it."""
     count = len(batch)
     columns = [batch.columns[name] for name in COLUMNS]
-    attempt, outcome = batch.columns["attempt"], batch.columns["outcome"]
-    odd = np.fromiter((may_have_rivals(a, Outcome(o)) for a, o in _OUTCOMES), dtype=np.int64)[
-        np.minimum(attempt, 2) * 8 + outcome
-    ]
-    slot = batch.columns["start_ns"] >> SLOT_BITS
+    odd, slot = odd_of(batch.columns), batch.columns["start_ns"] >> SLOT_BITS
     connection.exec_driver_sql(
         _INSERT,
         list(
@@ -85,8 +82,20 @@ def insert(
     _insert_telemetry(connection, batch.telemetry, first_row)
 
 
-# Attempt (2: later ones) and outcome of each place in the table that `insert` looks up.
-_OUTCOMES = [(a, o if 1 <= o <= 5 else 1) for a in range(3) for o in range(8)]
+def odd_of(columns: Mapping[str, Column]) -> Column:
+    """1 of rows that may have rivals."""
+    return _ODD[np.minimum(columns["attempt"], 2) * 8 + columns["outcome"] % 8]
+
+
+# By attempt (2: later ones) and outcome.
+_ODD: Column = np.array(
+    [
+        outcome in set(Outcome) and may_have_rivals(attempt, Outcome(outcome))
+        for attempt in range(3)
+        for outcome in range(8)
+    ],
+    dtype=np.int64,
+)
 
 
 def _insert_telemetry(connection: sa.Connection, told: Sequence[Telemetry], first_row: int) -> None:
@@ -100,7 +109,7 @@ def _insert_telemetry(connection: sa.Connection, told: Sequence[Telemetry], firs
                     one.fingerprint,
                     one.input_characters,
                     one.output_characters,
-                    json.dumps(dict(one.scores), sort_keys=True),
+                    scores_text(one.scores),
                 )
                 for one in told
             ],
@@ -115,6 +124,29 @@ def of_entries(connection: sa.Connection, first_row: int, count: int) -> StoredR
             (first_row, first_row + count),
         )
     )
+
+
+def are_found_by(connection: sa.Connection, rows: StoredRows, first_row: int, count: int) -> bool:
+    """Whether what the indices go by is what the rows say."""
+    there = connection.exec_driver_sql(
+        "SELECT slot, odd FROM usage_rows WHERE id >= ? AND id < ? ORDER BY id",
+        (first_row, first_row + count),
+    ).all()
+    slots = rows.columns["start_ns"] >> SLOT_BITS
+    says = zip(slots.tolist(), odd_of(rows.columns).tolist(), strict=True)
+    return [tuple(row) for row in there] == list(says)
+
+
+def telemetry_of(connection: sa.Connection, first_row: int, count: int) -> list[Telemetry]:
+    """What is known of the texts of these rows."""
+    return [
+        Telemetry(row[0] - first_row, row[1], row[2], row[3], json.loads(row[4]))
+        for row in connection.exec_driver_sql(
+            "SELECT row, fingerprint, input_characters, output_characters, scores"
+            " FROM usage_telemetry WHERE row >= ? AND row < ? ORDER BY row",
+            (first_row, first_row + count),
+        )
+    ]
 
 
 def by_ids(connection: sa.Connection, ids: Sequence[int]) -> StoredRows:

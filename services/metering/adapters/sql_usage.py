@@ -20,9 +20,9 @@ from services.metering.domain.ledger import (
     Entry,
     EntryKind,
     EntryNumber,
+    HashedRows,
     outcome_bits,
     outcomes_of,
-    rows_digest,
     usage_postings,
 )
 from services.metering.domain.period import Grain
@@ -138,11 +138,14 @@ def _store(
     sql_rows.insert(connection, usage, batch.entry, batch.first_row, stored_subject)
     tally = _tally(connection, batch, losses)
     source, at = origin
-    digest = rows_digest(
-        usage.request_ids,
-        stored_subject,
-        usage.columns,
-        (loss.loser.row for loss in losses),
+    known = dict(zip(batch.numbers, batch.subjects, strict=True))
+    hashed = HashedRows(
+        request_ids=usage.request_ids,
+        subject=stored_subject,
+        columns=usage.columns,
+        subjects=known,
+        telemetry=usage.telemetry,
+        superseded=[(loss.loser.row, loss.winner, loss.attempts) for loss in losses],
     )
     sql_entries.append(
         connection,
@@ -156,9 +159,10 @@ def _store(
             row_count=len(usage),
             last_price=tariff.book.last,
             charged=outcome_bits(tariff.charged),
-            rows_hash=digest,
+            rows_hash=hashed.digest(),
         ),
         usage_postings(tally.lines, batch.subjects, batch.numbers),
+        known,
     )
     if losses:
         connection.exec_driver_sql(

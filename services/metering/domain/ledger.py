@@ -10,7 +10,7 @@ from typing import NewType
 from services.metering.domain.charge import Line
 from services.metering.domain.price import NO_PRICE, PriceId
 from services.metering.domain.unit import Unit
-from services.metering.domain.usage import COLUMNS, Column, Outcome, Subject
+from services.metering.domain.usage import COLUMNS, Column, Outcome, Subject, Telemetry
 
 EntryNumber = NewType("EntryNumber", int)  # from 1, one by one
 HASH_BYTES = 32
@@ -27,6 +27,7 @@ class EntryKind(IntEnum):
     USAGE = 1
     CREDIT = 2
     CORRECTION = 3
+    PRICE = 4  # a price was made; what it says is the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,10 @@ class Entry:
     charged: int = 0  # outcomes, as bits
     rows_hash: bytes = b""
 
-    def digest(self, before: bytes, postings: Sequence[Posting]) -> bytes:
-        """The entry's hash: over what it says, its postings, and the entry before it."""
+    def digest(
+        self, before: bytes, postings: Sequence[Posting], subjects: Mapping[int, Subject]
+    ) -> bytes:
+        """The entry's hash: over what it says, its postings and their subjects, and the entry before it."""
         says = [
             self.number,
             self.kind,
@@ -76,21 +79,71 @@ class Entry:
             self.last_price,
             self.charged,
             self.rows_hash.hex(),
+            [
+                [number, *_words(subjects.get(number))]
+                for number in sorted({p.subject for p in postings} - {0})
+            ],
             [[p.account, p.amount, p.quantity, p.unit or 0, p.price, p.subject] for p in postings],
         ]
         text = json.dumps(says, separators=(",", ":"))
         return hashlib.blake2b(before + text.encode(), digest_size=HASH_BYTES).digest()
 
 
-def rows_digest(
-    request_ids: bytes, subject: Column, columns: Mapping[str, Column], lost: Iterable[int]
-) -> bytes:
-    """The hash of an entry's rows, and of the earlier rows that gave way in it (sorted by their ids)."""
-    digest = hashlib.blake2b(request_ids, digest_size=HASH_BYTES)
-    for column in (subject, *(columns[name] for name in COLUMNS)):
-        digest.update(column.astype("<i8").tobytes())
-    digest.update(json.dumps(sorted(lost)).encode())
-    return digest.digest()
+def _words(subject: Subject | None) -> tuple[str | int, ...]:
+    if subject is None:
+        return ()
+    return (
+        subject.project,
+        subject.key,
+        subject.endpoint,
+        subject.model,
+        subject.version,
+        subject.digest,
+        int(subject.kind),
+        subject.pool,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HashedRows:
+    """What the hash of an entry's rows covers."""
+
+    request_ids: bytes
+    subject: Column  # as the store numbers them
+    columns: Mapping[str, Column]
+    subjects: Mapping[int, Subject]
+    telemetry: Sequence[Telemetry]
+    superseded: Iterable[
+        tuple[int, int, int]
+    ]  # row, winner, attempts: of those that gave way in this entry
+
+    def digest(self) -> bytes:
+        """The hash."""
+        digest = hashlib.blake2b(self.request_ids, digest_size=HASH_BYTES)
+        for column in (self.subject, *(self.columns[name] for name in COLUMNS)):
+            digest.update(column.astype("<i8").tobytes())
+        used = sorted(set(self.subject.tolist()))
+        says = [
+            [[number, *_words(self.subjects.get(number))] for number in used],
+            [
+                [
+                    t.row,
+                    t.fingerprint.hex(),
+                    t.input_characters,
+                    t.output_characters,
+                    scores_text(t.scores),
+                ]
+                for t in sorted(self.telemetry, key=lambda told: told.row)
+            ],
+            sorted(self.superseded),
+        ]
+        digest.update(json.dumps(says, separators=(",", ":")).encode())
+        return digest.digest()
+
+
+def scores_text(scores: Mapping[str, float]) -> str:
+    """Scores as they are stored and hashed."""
+    return json.dumps(dict(scores), sort_keys=True)
 
 
 def outcome_bits(outcomes: Iterable[Outcome]) -> int:

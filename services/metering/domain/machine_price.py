@@ -23,6 +23,14 @@ class MachinePrice:
     valid_from_ns: int
     create_time: datetime
 
+    @property
+    def text(self) -> str:
+        """What it says, for the ledger's chain."""
+        return (
+            f"machinePrices/{self.id} {self.pool} {self.hourly_amount} machines={self.machines}"
+            f" valid_from_ns={self.valid_from_ns} made={self.create_time.isoformat()}"
+        )
+
 
 def pool_cost(
     prices: Iterable[MachinePrice], pool: str, since_ns: int, until_ns: int

@@ -35,6 +35,15 @@ class Price:
         """Project before model before version before none."""
         return bool(self.project), bool(self.model), bool(self.version)
 
+    @property
+    def text(self) -> str:
+        """What it says, for the ledger's chain."""
+        return (
+            f"prices/{self.id} {self.unit.word} {self.amount} project={self.project!a}"
+            f" model={self.model!a} version={self.version!a} valid_from_ns={self.valid_from_ns}"
+            f" made={self.create_time.isoformat()}"
+        )
+
     def fits(self, project: str, model: str, version: str) -> bool:
         """Whether it may count for such requests."""
         return (
