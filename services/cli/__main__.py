@@ -1,7 +1,10 @@
 """Entry of the command line: `python -m services.cli`, typed as `inferplane`."""
 
+import os
 import sys
 from collections.abc import Sequence
+
+_STARTS_SERVICES = frozenset({"up", "worker", "demo"})  # whose logs keep it
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -12,6 +15,9 @@ def main(arguments: Sequence[str]) -> int:
 
         sys.stdout.write(f"inferplane {version()}\n")
         return 0
+    if not _STARTS_SERVICES.intersection(arguments[:1]):
+        # What gRPC's C core would write on the terminal is in our errors too; it reads this when it is imported.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from services.cli.commands.entry import run
 
     return run(arguments)

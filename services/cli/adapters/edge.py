@@ -81,7 +81,7 @@ _DETAILS_KEY = "grpc-status-details-bin"
 _NO_CONNECTION = "ailed to connect"
 _REFUSED = re.compile(r"Connection refused|No such file or directory")
 _NOT_TRUSTED = re.compile(
-    r"CERTIFICATE|ertificate|Hostname Verification|Tls handshake|WRONG_VERSION"
+    r"CERTIFICATE|ertificate|Hostname Verification|Tls handshake|WRONG_VERSION|Unwrap failed"
 )
 _OWN_DEADLINE = "Deadline Exceeded"
 _NO_GRPC = re.compile(r"Failed parsing HTTP/2|http1\.x server|Received http2 header with status")

@@ -26,6 +26,22 @@ class _Environment(Settings):
     client_certificate: Path | None = None  # a folder with cert.pem and key.pem
 
 
+class EdgeTls(Settings):
+    """Whether the edge that `up` starts speaks TLS; the router has these settings too."""
+
+    edge_certificate: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        """It does."""
+        return bool(self.edge_certificate)
+
+
+def edge_tls() -> EdgeTls:
+    """As the environment says."""
+    return load(EdgeTls)
+
+
 @dataclass(frozen=True, slots=True)
 class EdgeTarget:
     """An address, and whether TLS is spoken there."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from services.cli.adapters import envoy, port_owner
 from services.cli.adapters.access import credential_of
+from services.cli.adapters.edge_target import edge_tls
 from services.cli.adapters.mesh import Mesh, MeshSettings, metrics_targets
 from services.cli.adapters.narrator import Narrator
-from services.cli.adapters.readiness import KeyRefusedError, wait_edge, wait_serving
+from services.cli.adapters.readiness import KeyRefusedError, wait_behind, wait_edge, wait_serving
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
 from services.cli.domain.exit_code import StartError
 from services.cli.drivers.supervisor import Supervisor
@@ -120,8 +121,7 @@ class Launch:
             async with asyncio.timeout(self._ready_seconds):
                 # It serves once it has written the first key.
                 await wait_serving(self._mesh.services.metering)
-                key = credential_of(self._state)
-                await wait_edge(edge, workers, key.metadata if key else ())
+                await self._until_answering(edge, workers)
         except TimeoutError:
             logs = self._state.logs
             self._failure = StartError(
@@ -136,6 +136,14 @@ class Launch:
         self._narrator.settle()
         self._on_ready(Ready(time.monotonic() - self._begun, edge, workers, self._settings.pool))
         self._answered = True
+
+    async def _until_answering(self, edge: str, workers: int) -> None:
+        if edge_tls().is_on:
+            services = self._mesh.services
+            await wait_behind(services.registry, services.router, workers)
+            return
+        key = credential_of(self._state)
+        await wait_edge(edge, workers, key.metadata if key else ())
 
     def _write_down(self) -> None:
         """Keep the records of what runs true, and see whether starting is hopeless."""

@@ -7,6 +7,7 @@ import tenacity
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from inferplane.discovery.v1 import discovery_service_pb2, discovery_service_pb2_grpc
 from inferplane.registry.v1 import endpoint_service_pb2, endpoint_service_pb2_grpc
+from inferplane.router.v1 import router_service_pb2, router_service_pb2_grpc
 
 from services.cli.adapters.keyed_channel import KeyedChannel, Pairs
 
@@ -90,6 +91,28 @@ async def wait_edge(address: str, workers: int, key: Pairs = ()) -> None:
         async for attempt in _attempts(patience.passes):
             with attempt:
                 await _wait_workers(discovery, workers)
+
+
+async def wait_behind(registry: str, router: str, workers: int) -> None:
+    """The same where the edge speaks TLS, of which nothing is known here: asked of those behind it.
+
+    Return once an Envoy has taken all that the router has for it, and so many workers are alive.
+    """
+    await wait_serving(registry)
+    async with (
+        grpc.aio.insecure_channel(registry, options=_QUICK_RECONNECT) as behind,
+        grpc.aio.insecure_channel(router, options=_QUICK_RECONNECT) as steering,
+    ):
+        discovery = discovery_service_pb2_grpc.DiscoveryServiceStub(behind)
+        async for attempt in _attempts():
+            with attempt:
+                await _wait_workers(discovery, workers)
+        stub = router_service_pb2_grpc.RouterServiceStub(steering)
+        async for attempt in _attempts():
+            with attempt:
+                status = await stub.GetStatus(router_service_pb2.GetStatusRequest(), timeout=2)
+                if not any(envoy.in_sync for envoy in status.envoys):
+                    raise _NotYetError
 
 
 class _Patience:

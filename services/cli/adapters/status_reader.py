@@ -11,6 +11,7 @@ from inferplane.discovery.v1 import discovery_service_pb2, worker_pb2
 from inferplane.registry.v1 import placement_pb2
 from inferplane.router.v1 import router_service_pb2
 
+from services.cli.adapters.certificate_watch import ending_certificates
 from services.cli.adapters.deployment import list_placements
 from services.cli.adapters.edge import Edge, to_error
 from services.cli.adapters.terminal import as_dict
@@ -67,7 +68,7 @@ class StatusReader:
 
     async def read(self) -> Status:
         """One look; raises only if no edge is at the address."""
-        self._problems = []
+        self._problems = ending_certificates()
         edge = self._edge
         status = router_service_pb2.GetStatusResponse()
         workers = discovery_service_pb2.ListWorkersResponse()
@@ -92,7 +93,7 @@ class StatusReader:
             return await work
         except grpc.aio.AioRpcError as error:
             failure = to_error(error, self._edge.address)
-            if failure.reason in (failures.NOT_LISTENING, failures.NO_EDGE):
+            if failure.reason in (failures.NOT_LISTENING, failures.NO_EDGE, failures.NOT_TRUSTED):
                 raise failure from error
             self._problems.append(f"{what} can't be read: {failure.message}")
             return absent

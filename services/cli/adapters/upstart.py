@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from services.cli.adapters import port_owner
+from services.cli.adapters.edge_target import edge_tls
 from services.cli.adapters.launch import Launch, Ready
 from services.cli.adapters.mesh import MeshSettings, cores
 from services.cli.adapters.narrator import Narrator
@@ -100,16 +101,17 @@ def run_here(order: UpOrder) -> None:
 def summary(ready: Ready, order: UpOrder) -> list[str]:
     """What is listening, and what to do next."""
     workers = f"{ready.workers} in pool {ready.pool}"
+    address = f"https://{ready.edge}" if edge_tls().is_on else ready.edge
     lines = [
         f"inferplane answers after {ready.seconds:.1f} s",
-        f"  edge     {ready.edge} (gRPC, REST, OpenAI's API)",
+        f"  edge     {address} (gRPC, REST, OpenAI's API)",
         f"  workers  {workers}",
         f"  keys     {_about_keys(order)}",
         f"  state    {order.state.path}",
         "next:",
     ]
-    if ready.edge != _DEFAULT_EDGE:
-        lines.append(f"  export INFERPLANE_ADDRESS={ready.edge}")
+    if address != _DEFAULT_EDGE:
+        lines.append(f"  export INFERPLANE_ADDRESS={address}")
     lines += [
         "  inferplane models push NAME PATH      upload a model",
         "  inferplane deploy NAME@1              serve it",

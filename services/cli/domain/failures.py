@@ -4,6 +4,7 @@ from services.rpc.errors import UnavailableError
 
 NOT_LISTENING = "NOT_LISTENING"
 NO_EDGE = "NO_EDGE"
+NOT_TRUSTED = "NOT_TRUSTED"
 
 
 def not_listening(address: str) -> UnavailableError:
@@ -28,10 +29,10 @@ def no_edge(address: str) -> UnavailableError:
 def not_trusted(address: str, why: str) -> UnavailableError:
     """No TLS came about."""
     return UnavailableError(
-        f"{address}: {why}; if its certificate is of your own authority, name that with --ca or INFERPLANE_CA;"
-        " if it is a plain edge, leave out https://; if it asks for a certificate of yours, name its folder"
-        " with INFERPLANE_CLIENT_CERTIFICATE",
-        reason="NOT_TRUSTED",
+        f"{address}: {why}\nIf its certificate is of your own authority, name that with --ca or INFERPLANE_CA; if it"
+        " asks for one of yours, name its folder with INFERPLANE_CLIENT_CERTIFICATE; if it speaks no TLS,"
+        " leave out https://",
+        reason=NOT_TRUSTED,
         metadata={"address": address},
     )
 
