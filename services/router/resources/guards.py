@@ -16,7 +16,7 @@ _LOCAL_RATE_LIMIT = (
     "type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit"
 )
 # Before the filters have come the listener waits so long; then it serves and refuses.
-_FIRST_SECONDS = 5.0
+_FIRST_SECONDS = 1.0
 _ANYTHING = {"permissions": [{"any": True}], "principals": [{"any": True}]}
 
 

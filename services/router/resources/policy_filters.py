@@ -8,6 +8,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
+import jwt
 from envoy.config.core.v3.extension_pb2 import TypedExtensionConfig
 from envoy.config.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.http.jwt_authn.v3.config_pb2 import JwtAuthentication
@@ -23,6 +24,19 @@ from services.router.resources import claims, edge, limit_filter, wire
 ISSUER = AUDIENCE = "inferplane"
 # Clocks of this machine and metering's may differ so much. (Envoy's own default is a minute.)
 _SKEW_SECONDS = 1
+# What Envoy verifies, and PyJWT too.
+_ALGORITHMS = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+)
 _CACHED_TOKENS = 4096  # verified ones, for each of Envoy's threads
 _PROJECT = "^[a-z0-9][a-z0-9-]{0,62}$"
 
@@ -53,6 +67,8 @@ def _keys(signing_keys: tuple[SigningKey, ...], issuers: tuple[Issuer, ...]) -> 
     )
     providers = {claims.OURS: _provider(ours, claims.OURS, key_claim="jti")} if signing_keys else {}
     for index, issuer in enumerate(issuers):
+        if not _has_key(issuer.jwks):
+            continue
         name = claims.provider(index)
         providers[name] = _provider(issuer, name, key_claim="sub")
     message = JwtAuthentication(
@@ -60,6 +76,25 @@ def _keys(signing_keys: tuple[SigningKey, ...], issuers: tuple[Issuer, ...]) -> 
         rules=[{"match": {"prefix": "/"}, "requires": _any_of(sorted(providers))}],
     )
     return _resource(edge.KEYS_FILTER, message)
+
+
+def _has_key(jwks: str) -> bool:
+    """Whether some key of the set is one that Envoy takes: without any it refuses all providers, and ours with them."""
+    try:
+        found = json.loads(jwks)
+    except ValueError:
+        return False
+    keys = found.get("keys") if isinstance(found, dict) else None
+    return isinstance(keys, list) and any(map(_is_good, keys))
+
+
+def _is_good(key: object) -> bool:
+    if not isinstance(key, dict):
+        return False
+    try:
+        return jwt.PyJWK(key).algorithm_name in _ALGORITHMS
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError):
+        return False  # PyJWT doesn't look whether members are texts before it reads them
 
 
 def _any_of(providers: list[str]) -> dict[str, Any]:
