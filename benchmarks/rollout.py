@@ -93,7 +93,7 @@ async def _add_and_drain(mesh: Mesh) -> Event:
 
 def _ready(mesh: Mesh, pids: set[int] | None = None) -> int:
     """Workers on which everything is READY; asked by a plain call, which costs less than a command."""
-    with grpc.insecure_channel(mesh.address) as channel:
+    with mesh.channel() as channel:
         stub = discovery_service_pb2_grpc.DiscoveryServiceStub(channel)
         workers = stub.ListWorkers(discovery_service_pb2.ListWorkersRequest(), timeout=5).workers
     ready = placement_pb2.LOAD_STATE_READY
@@ -106,7 +106,7 @@ def _ready(mesh: Mesh, pids: set[int] | None = None) -> int:
 
 def _answers(mesh: Mesh) -> bool:
     """Whether router and registry both answer at the edge."""
-    with grpc.insecure_channel(mesh.address) as channel:
+    with mesh.channel() as channel:
         router = router_service_pb2_grpc.RouterServiceStub(channel)
         endpoints = endpoint_service_pb2_grpc.EndpointServiceStub(channel)
         try:
@@ -166,7 +166,7 @@ async def measure(mesh: Mesh, files: dict[str, Path], calls: int, rate: float) -
     load = asyncio.create_task(
         run(
             mesh.address,
-            digit_samples(expected),
+            digit_samples(mesh, expected),
             calls=calls,
             rate=rate,
             stop=stop,

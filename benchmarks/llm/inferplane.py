@@ -62,7 +62,7 @@ class State:
         settings = state / "settings.yaml"
         settings.write_text(f"generation: {{{self.settings}}}\n")
         command = partial(_inferplane, state, f"127.0.0.1:{port}")
-        command("up", "--detach", "--workers", "1", "--edge-port", str(port))
+        command("up", "--detach", "--auth", "off", "--workers", "1", "--edge-port", str(port))
         try:
             pushed = ("models", "push", f"{_MODEL}@1", str(self.model()), "--no-accuracy")
             command(*pushed, "--settings", str(settings))
@@ -126,7 +126,7 @@ def _contender(variant: str, what: str, state: State, scenarios: tuple[str, ...]
 def _start_mesh(state: State, folder: Path) -> Running:
     port = free_port()
     address = f"127.0.0.1:{port}"
-    command = [own_python(), "-m", "services.cli", "up", "--workers", "1"]
+    command = [own_python(), "-m", "services.cli", "up", "--auth", "off", "--workers", "1"]
     command += ["--edge-port", str(port), "--drain-seconds", "2"]
     environment = _environment(state_dir=str(state.path), address=address)
     return Running(address, [ProcessTree.start(command, environment, folder, "up")])

@@ -71,7 +71,7 @@ class State:
         settings["mlp"].write_text("{}\n")
         settings["minilm"].write_text(_MINILM)
         inferplane = partial(_inferplane, state, f"127.0.0.1:{port}")
-        inferplane("up", "--detach", "--workers", "1", "--edge-port", str(port))
+        inferplane("up", "--detach", "--auth", "off", "--workers", "1", "--edge-port", str(port))
         try:
             for name in _MODELS:
                 file = str(self.models / f"{name}.onnx")
@@ -183,7 +183,7 @@ def _until_listening(path: Path, tree: ProcessTree) -> None:
 def _start_mesh(state: State, workers: int, folder: Path) -> Running:
     port = free_port()
     address = f"127.0.0.1:{port}"
-    command = [own_python(), "-m", "services.cli", "up", "--workers", str(workers)]
+    command = [own_python(), "-m", "services.cli", "up", "--auth", "off", "--workers", str(workers)]
     command += ["--edge-port", str(port), "--drain-seconds", "2"]
     environment = own_environment(state_dir=str(state.path), address=address)
     return Running(address, [ProcessTree.start(command, environment, folder, "up")])

@@ -5,15 +5,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import grpc
 import psutil
 
+from services.cli.adapters.keyed_channel import KeyedChannel
+from services.rpc import channel as channels
 from services.rpc.address import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +30,28 @@ class Mesh:
     state_dir: Path
     address: str
     supervisor: int  # pid
+
+    @property
+    def token(self) -> str:
+        """The first admin's key."""
+        return (self.state_dir / "admin.key").read_text().strip()
+
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        """What a call carries to be let in: metadata by gRPC, headers by HTTP."""
+        return (("authorization", f"Bearer {self.token}"),)
+
+    def channel(
+        self, token: str | None = None, options: Sequence[tuple[str, Any]] = ()
+    ) -> grpc.Channel:
+        """A channel whose calls carry the first admin's key, or another."""
+        plain = grpc.insecure_channel(self.address, options=[*options])
+        metadata = self.key if token is None else (("authorization", f"Bearer {token}"),)
+        return grpc.intercept_channel(plain, _Keyed(metadata))
+
+    def async_channel(self) -> grpc.aio.Channel:
+        """The same for calls on an event loop."""
+        return KeyedChannel(channels.connect(self.address), self.key)
 
     def start_cli(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `inferplane ARGUMENTS` against this mesh."""
@@ -71,6 +96,29 @@ class Mesh:
         """Children of the supervisor that run `python -m MODULE`, or the program MODULE."""
         children = psutil.Process(self.supervisor).children(recursive=True)
         return [child for child in children if _runs(child, module)]
+
+
+class _Keyed(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
+):
+    """Adds metadata to every call."""
+
+    def __init__(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        self._metadata = metadata
+
+    def intercept_unary_unary(self, call: Any, details: Any, request: Any) -> Any:
+        return call(self._with_key(details), request)
+
+    def intercept_unary_stream(self, call: Any, details: Any, request: Any) -> Any:
+        return call(self._with_key(details), request)
+
+    def intercept_stream_stream(self, call: Any, details: Any, requests: Any) -> Any:
+        return call(self._with_key(details), requests)
+
+    def _with_key(self, details: Any) -> Any:
+        return details._replace(metadata=(*(details.metadata or ()), *self._metadata))
 
 
 def _runs(process: psutil.Process, module: str) -> bool:

@@ -12,6 +12,7 @@ from inference import open_inference_pb2 as oip
 
 from benchmarks.load import Sample
 from services.cli.demo import digits
+from tests.e2e.mesh import Mesh
 
 
 def raw_request(
@@ -22,12 +23,17 @@ def raw_request(
     return oip.ModelInferRequest(model_name=endpoint, inputs=[tensor], raw_input_contents=[raw])
 
 
-def digit_samples(expected: dict[str, npt.NDArray[np.int64]], count: int = 64) -> list[Sample]:
+def digit_samples(
+    mesh: Mesh, expected: dict[str, npt.NDArray[np.int64]], count: int = 64
+) -> list[Sample]:
     """Requests on held-out images, judged by what each version says of them (`expected`, by version)."""
-    return [_digit_sample(expected, number) for number in range(count)]
+    key = mesh.key
+    return [_digit_sample(expected, number, key) for number in range(count)]
 
 
-def _digit_sample(expected: dict[str, npt.NDArray[np.int64]], number: int) -> Sample:
+def _digit_sample(
+    expected: dict[str, npt.NDArray[np.int64]], number: int, key: tuple[tuple[str, str], ...]
+) -> Sample:
     image = digits.load().held_out_images[number]
     request = raw_request("digits", "FP32", [1, 64], image.tobytes(), "image")
     request.outputs.add(name="label")
@@ -36,17 +42,18 @@ def _digit_sample(expected: dict[str, npt.NDArray[np.int64]], number: int) -> Sa
         label = np.frombuffer(answer.raw_output_contents[0], np.int64)
         return bool(label[0] == expected[answer.model_version][number])
 
-    return Sample(request, is_right)
+    return Sample(request, is_right, key)
 
 
 def http(
-    address: str,
+    mesh: Mesh,
     path: str,
     body: bytes | None = None,
     headers: dict[str, str] | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
-    """One HTTP call: status, headers (lower case) and body, whatever the status."""
-    call = urllib.request.Request(f"http://{address}{path}", data=body, headers=headers or {})
+    """One HTTP call with the first admin's key: status, headers (lower case) and body, whatever the status."""
+    told = {**dict(mesh.key), **(headers or {})}
+    call = urllib.request.Request(f"http://{mesh.address}{path}", data=body, headers=told)
     try:
         with urllib.request.urlopen(call, timeout=60) as reply:
             return reply.status, _lower(reply.headers), reply.read()
@@ -55,10 +62,10 @@ def http(
             return error.code, _lower(error.headers), error.read()
 
 
-def http_json(address: str, path: str, document: Any = None) -> tuple[int, Any]:
+def http_json(mesh: Mesh, path: str, document: Any = None) -> tuple[int, Any]:
     """One HTTP call with JSON both ways."""
     body = None if document is None else json.dumps(document).encode()
-    status, _, answer = http(address, path, body, {"content-type": "application/json"})
+    status, _, answer = http(mesh, path, body, {"content-type": "application/json"})
     return status, json.loads(answer)
 
 

@@ -98,7 +98,7 @@ GRPC_CASES: dict[str, tuple[oip.ModelInferRequest, grpc.StatusCode, list[str]]] 
 def test_by_grpc(case: str, mesh: Mesh) -> None:
     """Each bad request ends with its status and says what was wrong."""
     request, code, words = GRPC_CASES[case]
-    with grpc.insecure_channel(mesh.address) as channel, pytest.raises(grpc.RpcError) as caught:
+    with mesh.channel() as channel, pytest.raises(grpc.RpcError) as caught:
         oip_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request, timeout=10)
     text = str(caught.value.details())
     assert caught.value.code() is code, text
@@ -107,7 +107,7 @@ def test_by_grpc(case: str, mesh: Mesh) -> None:
 
 def test_zero_size_is_answered(mesh: Mesh) -> None:
     """A tensor without elements is no error where the model's dimension is free."""
-    with grpc.insecure_channel(mesh.address) as channel:
+    with mesh.channel() as channel:
         answer = oip_grpc.GRPCInferenceServiceStub(channel).ModelInfer(
             raw_request("fp32", "FP32", [0], b""), timeout=10
         )
@@ -151,7 +151,7 @@ REST_CASES: dict[str, tuple[str, bytes, int, list[str]]] = {
 def test_by_rest(case: str, mesh: Mesh) -> None:
     """Each bad request ends with its status and `{"error": …}` that says what was wrong."""
     path, body, wanted, words = REST_CASES[case]
-    status, _, answer = http(mesh.address, path, body, {"content-type": "application/json"})
+    status, _, answer = http(mesh, path, body, {"content-type": "application/json"})
     assert status == wanted, answer
     text = json.loads(answer)["error"]
     assert text

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 from services.cli.demo import digits, minilm
-from tests.e2e.mesh import ROOT, Mesh
+from tests.e2e.mesh import ROOT, Mesh, environment
 from tests.e2e.oip_calls import http_json
 from tests.models import good
 
@@ -26,6 +26,7 @@ def test_tritonclient(protocol: str, mesh: Mesh, files: dict[str, Path]) -> None
         capture_output=True,
         text=True,
         cwd=ROOT,
+        env=environment(mesh.state_dir, mesh.address),
         timeout=60,
     )
     assert not done.returncode, done.stderr
@@ -73,6 +74,7 @@ def test_tritonclient_loads_and_unloads(
         capture_output=True,
         text=True,
         cwd=ROOT,
+        env=environment(mesh.state_dir, mesh.address),
         timeout=60,
     )
     assert not done.returncode, done.stderr
@@ -91,6 +93,8 @@ def test_tritonclient_loads_and_unloads(
 
 def _buf_curl(mesh: Mesh, *arguments: str, path: str = "") -> str:
     command = [BUF, "curl", "--protocol", "grpc", "--http2-prior-knowledge", *arguments]
+    for name, value in mesh.key:
+        command += ["--header", f"{name}: {value}", "--reflect-header", f"{name}: {value}"]
     done = subprocess.run(
         [*command, f"http://{mesh.address}{path}"], capture_output=True, text=True, timeout=60
     )
@@ -116,18 +120,18 @@ def test_reflection_lists_describes_and_calls(mesh: Mesh) -> None:
 
 def test_rest_as_the_protocol_says(mesh: Mesh) -> None:
     """Health, metadata, readiness and inference over HTTP in the protocol's own shapes."""
-    assert http_json(mesh.address, "/v2/health/live") == (200, {"live": True})
-    assert http_json(mesh.address, "/v2/health/ready") == (200, {"ready": True})
-    status, server = http_json(mesh.address, "/v2")
+    assert http_json(mesh, "/v2/health/live") == (200, {"live": True})
+    assert http_json(mesh, "/v2/health/ready") == (200, {"ready": True})
+    status, server = http_json(mesh, "/v2")
     assert (status, server["name"]) == (200, "inferplane")
-    assert http_json(mesh.address, "/v2/models/digits/ready")[0] == 200
-    status, metadata = http_json(mesh.address, "/v2/models/digits/versions/2")
+    assert http_json(mesh, "/v2/models/digits/ready")[0] == 200
+    status, metadata = http_json(mesh, "/v2/models/digits/versions/2")
     assert (status, metadata["inputs"]) == (
         200,
         [{"name": "image", "datatype": "FP32", "shape": [-1, 64]}],
     )
     tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1.5, -2.0]}
-    status, answer = http_json(mesh.address, "/v2/models/fp32/infer", {"inputs": [tensor]})
+    status, answer = http_json(mesh, "/v2/models/fp32/infer", {"inputs": [tensor]})
     assert status == 200
     assert answer["outputs"][0] == {
         "name": "y",

@@ -28,14 +28,14 @@ _CONTEXT = 8192  # tokens: the model's own
 
 @pytest.fixture(scope="module")
 def channel(text_mesh: Mesh) -> Iterator[grpc.Channel]:
-    with grpc.insecure_channel(text_mesh.address) as channel:
+    with text_mesh.channel() as channel:
         yield channel
 
 
 @pytest.fixture(scope="module")
 def client(text_mesh: Mesh) -> Iterator[openai.OpenAI]:
     url = f"http://{text_mesh.address}/v1"
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=60) as client:
+    with openai.OpenAI(base_url=url, api_key=text_mesh.token, max_retries=0, timeout=60) as client:
         yield client
 
 
@@ -157,7 +157,8 @@ def test_bad_requests_are_told_what_is_wrong(text_mesh: Mesh, channel: grpc.Chan
     before = {worker.name: worker.pid for worker in workers(channel)}
     for name, (fields, status, words) in _BAD.items():
         said = {"model": "smollm2", "prompt": "hi", "max_tokens": 4} | fields
-        request = Request(f"http://{text_mesh.address}/v1/completions", json.dumps(said).encode())
+        url = f"http://{text_mesh.address}/v1/completions"
+        request = Request(url, json.dumps(said).encode(), dict(text_mesh.key))
         with pytest.raises(HTTPError) as told:
             urlopen(request, timeout=60)
         error = json.loads(told.value.read())["error"]

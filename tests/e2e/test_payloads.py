@@ -19,7 +19,7 @@ LIMIT = 64 * MIB
 def test_all_bit_patterns_by_grpc(endpoint: str, mesh: Mesh) -> None:
     """All 65,536 patterns of a 16-bit float, infinities and NaN payloads among them, come back bit for bit."""
     patterns = np.arange(65536, dtype=np.uint16).tobytes()
-    with grpc.insecure_channel(mesh.address) as channel:
+    with mesh.channel() as channel:
         stub = oip_grpc.GRPCInferenceServiceStub(channel)
         answer = stub.ModelInfer(raw_request(endpoint, endpoint.upper(), [65536], patterns))
     assert answer.outputs[0].datatype == endpoint.upper()
@@ -48,7 +48,7 @@ def _binary_rest(mesh: Mesh, endpoint: str, datatype: str, shape: list[int], raw
         }
     ).encode()
     status, headers, body = http(
-        mesh.address,
+        mesh,
         f"/v2/models/{endpoint}/infer",
         head + raw,
         {
@@ -67,7 +67,7 @@ def _binary_rest(mesh: Mesh, endpoint: str, datatype: str, shape: list[int], raw
 def test_ten_megabytes_by_grpc(mesh: Mesh) -> None:
     """A 10 MB tensor goes there and back."""
     values = np.random.default_rng(0).standard_normal(2_500_000, dtype=np.float32)
-    with grpc.insecure_channel(mesh.address, options=options()) as channel:
+    with mesh.channel(options=options()) as channel:
         stub = oip_grpc.GRPCInferenceServiceStub(channel)
         answer = stub.ModelInfer(raw_request("fp32", "FP32", values.shape, values.tobytes()))
     assert answer.raw_output_contents[0] == values.tobytes()
@@ -80,7 +80,7 @@ def test_ten_megabytes_by_rest(mesh: Mesh) -> None:
     assert _binary_rest(mesh, "fp32", "FP32", [values.size], raw) == raw
     few = values[:500_000]  # about 10 MB of text
     tensor = {"name": "x", "datatype": "FP32", "shape": [few.size], "data": few.tolist()}
-    status, answer = http_json(mesh.address, "/v2/models/fp32/infer", {"inputs": [tensor]})
+    status, answer = http_json(mesh, "/v2/models/fp32/infer", {"inputs": [tensor]})
     assert status == 200
     np.testing.assert_array_equal(np.array(answer["outputs"][0]["data"], np.float32), few)
 
@@ -88,7 +88,7 @@ def test_ten_megabytes_by_rest(mesh: Mesh) -> None:
 def test_65_mebibytes_are_refused_by_grpc(mesh: Mesh) -> None:
     """A message over the limit is RESOURCE_EXHAUSTED with the limit in its text."""
     raw = bytes(65 * MIB)
-    with grpc.insecure_channel(mesh.address, options=options(2 * LIMIT)) as channel:
+    with mesh.channel(options=options(2 * LIMIT)) as channel:
         stub = oip_grpc.GRPCInferenceServiceStub(channel)
         with pytest.raises(grpc.RpcError) as caught:
             stub.ModelInfer(raw_request("fp32", "FP32", [len(raw) // 4], raw), timeout=60)
@@ -99,7 +99,7 @@ def test_65_mebibytes_are_refused_by_grpc(mesh: Mesh) -> None:
 def test_65_mebibytes_are_refused_by_rest(mesh: Mesh) -> None:
     """A body over the limit is 413 with the limit in its text."""
     status, _, body = http(
-        mesh.address,
+        mesh,
         "/v2/models/fp32/infer",
         bytes(65 * MIB),
         {"content-type": "application/json"},
@@ -112,10 +112,10 @@ def test_text_passes_unchanged(mesh: Mesh) -> None:
     """BYTES of any length and alphabet come back the same, by gRPC and by REST."""
     texts = ["", "é", "日本語", "x" * 100_000, "line\nbreak\x00"]
     raw = b"".join(len(t.encode()).to_bytes(4, "little") + t.encode() for t in texts)
-    with grpc.insecure_channel(mesh.address) as channel:
+    with mesh.channel() as channel:
         stub = oip_grpc.GRPCInferenceServiceStub(channel)
         answer = stub.ModelInfer(raw_request("text", "BYTES", [len(texts)], raw))
     assert answer.raw_output_contents[0] == raw
     tensor = {"name": "x", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
-    status, said = http_json(mesh.address, "/v2/models/text/infer", {"inputs": [tensor]})
+    status, said = http_json(mesh, "/v2/models/text/infer", {"inputs": [tensor]})
     assert (status, said["outputs"][0]["data"]) == (200, texts)

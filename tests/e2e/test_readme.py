@@ -68,7 +68,7 @@ def _check(command: str, shown: str, mesh: Mesh) -> None:
         line,
         shell=True,
         cwd=ROOT,
-        env=environment(mesh.state_dir, mesh.address),
+        env=environment(mesh.state_dir, mesh.address) | {"INFERPLANE_API_KEY": mesh.token},
         capture_output=True,
         text=True,
         timeout=60,

@@ -22,7 +22,6 @@ from inference import open_inference_pb2_grpc as oip_grpc
 
 from benchmarks.load import Report, run
 from services.cli.demo import digits
-from services.rpc.channel import connect
 from tests.e2e.mesh import Mesh, eventually
 from tests.e2e.oip_calls import digit_samples, raw_request
 from tests.models import good
@@ -66,7 +65,7 @@ async def _under_load(
     """Calls flow before, during and for `after` more calls after the body."""
     load = _Load()
     stop = asyncio.Event()
-    samples = digit_samples(expected)
+    samples = digit_samples(mesh, expected)
     task = asyncio.create_task(
         run(
             mesh.address,
@@ -135,7 +134,12 @@ async def test_split_is_kept(mesh: Mesh, expected: dict[str, npt.NDArray[np.int6
     """2,000 calls at 90/10 land within 3 points, every one right."""
     await _cli(mesh, "traffic", "set", "digits", "1=90", "2=10")
     report = await run(
-        mesh.address, digit_samples(expected), calls=2000, rate=400, deadline=DEADLINE, most=MOST
+        mesh.address,
+        digit_samples(mesh, expected),
+        calls=2000,
+        rate=400,
+        deadline=DEADLINE,
+        most=MOST,
     )
     assert report.failures == []
     assert abs(report.versions["2"] / 2000 - 0.10) < 0.03
@@ -237,7 +241,7 @@ async def test_killing_a_worker_that_holds_many_calls(mesh: Mesh) -> None:
     request = raw_request("slow", "FP32", [1], seven)
     request.inputs.add(name="rounds", datatype="INT64", shape=[1])
     request.raw_input_contents.append(np.array([ROUNDS], np.int64).tobytes())
-    async with connect(mesh.address) as channel:
+    async with mesh.async_channel() as channel:
         stub = oip_grpc.GRPCInferenceServiceStub(channel)
         calls = [asyncio.ensure_future(_answer(stub, request)) for _ in range(100)]
         await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
@@ -294,8 +298,8 @@ async def test_a_request_that_crashes_its_model(
     request = raw_request("divided", "INT64", [1], np.array([-(2**63)], np.int64).tobytes(), "a")
     request.inputs.add(name="b", datatype="INT64", shape=[1])
     request.raw_input_contents.append(np.array([-1], np.int64).tobytes())
-    stop, samples = asyncio.Event(), digit_samples(expected)
-    async with connect(mesh.address) as channel:
+    stop, samples = asyncio.Event(), digit_samples(mesh, expected)
+    async with mesh.async_channel() as channel:
         stub = oip_grpc.GRPCInferenceServiceStub(channel)
 
         async def call_on(number: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.mesh import ROOT, Mesh, eventually
+from tests.e2e.mesh import ROOT, Mesh, environment, eventually
 from tests.models import good
 
 _SETTINGS = """
@@ -35,6 +35,7 @@ def test_tritonclient_streams_and_sequences(
         capture_output=True,
         text=True,
         cwd=ROOT,
+        env=environment(mesh.state_dir, mesh.address),
         timeout=120,
     )
     assert not done.returncode, done.stderr

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from services.cli.demo import digits, minilm
+from tests.e2e.triton_key import keyed
 
 
 def main(protocol: str, address: str) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def main(protocol: str, address: str) -> dict[str, Any]:
         import tritonclient.grpc as triton
     else:
         import tritonclient.http as triton
-    client = triton.InferenceServerClient(address)
+    client = keyed(triton.InferenceServerClient(address))
     seen: dict[str, Any] = {
         "live": client.is_server_live(),
         "ready": client.is_server_ready(),

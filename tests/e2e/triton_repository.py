@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.e2e.triton_key import keyed
+
 
 def main(protocol: str, address: str, model: str) -> dict[str, Any]:
     """A model's way into the mesh and out of it, with an inference at each step."""
@@ -17,7 +19,7 @@ def main(protocol: str, address: str, model: str) -> dict[str, Any]:
         import tritonclient.grpc as triton
     else:
         import tritonclient.http as triton
-    client = triton.InferenceServerClient(address)
+    client = keyed(triton.InferenceServerClient(address))
 
     def state() -> str:
         index = client.get_model_repository_index()

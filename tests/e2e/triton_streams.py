@@ -12,13 +12,15 @@ import numpy as np
 import tritonclient.grpc as by_grpc
 import tritonclient.http as by_http
 
+from tests.e2e.triton_key import keyed
+
 _SEQUENCES = range(1, 9)  # on two workers: one in 128 times all are on the same
 _ANSWER_SECONDS = 30
 
 
 def main(address: str, model: str) -> dict[str, Any]:
     """Sequences on one stream, by single calls, and by HTTP; errors in a stream."""
-    client = by_grpc.InferenceServerClient(address)
+    client = keyed(by_grpc.InferenceServerClient(address))
     seen = {
         "extensions": list(client.get_server_metadata().extensions),
         "inputs": [tensor.name for tensor in client.get_model_metadata(model).inputs],
@@ -26,7 +28,7 @@ def main(address: str, model: str) -> dict[str, Any]:
         "calls": [_calls(client, model, by_grpc, sequence) for sequence in _SEQUENCES],
     }
     client.close()
-    rest = by_http.InferenceServerClient(address)
+    rest = keyed(by_http.InferenceServerClient(address))
     seen["http"] = [_calls(rest, model, by_http, f"s{sequence}") for sequence in _SEQUENCES]
     rest.close()
     return seen

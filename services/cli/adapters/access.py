@@ -85,6 +85,12 @@ def headers(address: str) -> dict[str, str]:
     return dict(found.metadata) if found else {}
 
 
+def metadata(address: str) -> tuple[tuple[str, str], ...]:
+    """What a gRPC call to `address` carries, where the channel adds nothing by itself."""
+    found = credential(address)
+    return found.metadata if found else ()
+
+
 def open_channel(address: str) -> grpc.aio.Channel:
     """A channel to `address` whose calls carry the key, if there is one."""
     channel = edge_target.open_channel(edge_target.parse(address))

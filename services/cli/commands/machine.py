@@ -122,7 +122,7 @@ def up(
     edge_address: _EdgeAddress = DEFAULT_ADDRESS,
     edge_port: _EdgePort = None,
     pool: PoolOption = "default",
-    auth: _Auth = Auth.OFF,
+    auth: _Auth = Auth.REQUIRED,
     state_dir: StateDirOption = None,
     detach: _Detach = False,
     verbose: _Verbose = False,

@@ -1,4 +1,4 @@
-"""Requests of the Open Inference Protocol to the edge: gRPC and REST, as any client sends them."""
+"""Requests of the Open Inference Protocol to the edge: gRPC and REST, as any client with a key sends them."""
 
 import json
 import urllib.request
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from inference import open_inference_pb2 as oip
 from inference import open_inference_pb2_grpc as oip_grpc
+
+from services.cli.adapters import access
 
 _SECONDS = 10.0
 _DATATYPES = {"float32": "FP32", "int64": "INT64"}
@@ -55,7 +57,9 @@ def infer_grpc(address: str, endpoint: str, tensors: Tensors, version: str = "")
     """One gRPC call."""
     with grpc.insecure_channel(address) as channel:
         stub = oip_grpc.GRPCInferenceServiceStub(channel)
-        return answer(stub.ModelInfer(request(endpoint, tensors, version), timeout=_SECONDS))
+        asked = request(endpoint, tensors, version)
+        key = access.metadata(address)
+        return answer(stub.ModelInfer(asked, timeout=_SECONDS, metadata=key))
 
 
 def infer_rest(address: str, endpoint: str, tensors: Tensors) -> Answer:
@@ -74,7 +78,7 @@ def infer_rest(address: str, endpoint: str, tensors: Tensors) -> Answer:
     call = urllib.request.Request(
         f"http://{address}/v2/models/{endpoint}/infer",
         data=json.dumps(body).encode(),
-        headers={"content-type": "application/json"},
+        headers={"content-type": "application/json", **access.headers(address)},
     )
     with urllib.request.urlopen(call, timeout=_SECONDS) as reply:  # noqa: S310 - as above
         said: dict[str, Any] = json.load(reply)

@@ -32,7 +32,7 @@ def ask(shell: Shell, judge: Judge) -> None:
     """Three questions, the last one four times; the same question has one answer, however it is asked."""
     limit = ("--temperature", "0", "--max-tokens", str(smollm2.MAX_TOKENS))
     for text in smollm2.QUESTIONS[:2]:
-        shell.run("chat", smollm2.MODEL_ID, "--once", text, *limit)
+        shell.call("chat", smollm2.MODEL_ID, "--once", text, *limit)
     question = text_calls.Question(smollm2.MODEL_ID, smollm2.QUESTIONS[-1], smollm2.MAX_TOKENS)
     first = _ask_by_http(shell, question)
     others = (
@@ -55,7 +55,8 @@ def ask(shell: Shell, judge: Judge) -> None:
 def _ask_by_http(shell: Shell, question: text_calls.Question) -> text_calls.Told:
     console = shell.console
     body = text_calls.openai_body(question)
-    typed = f"$ curl -N http://{shell.address}/v1/chat/completions -d '{json.dumps(body)}'"
+    key = '-H "authorization: Bearer $INFERPLANE_API_KEY"'
+    typed = f"$ curl -N http://{shell.address}/v1/chat/completions {key} -d '{json.dumps(body)}'"
     console.print(Text(typed, style="bold cyan"), soft_wrap=True)
     console.print("(of its events the text alone:)", style="dim")
     told = text_calls.openai(shell.address, question, lambda piece: _show(console, piece))

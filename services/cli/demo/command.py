@@ -15,7 +15,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from services.cli.demo import calls, chat, digits, minilm, smollm2
+from services.cli.adapters import access
+from services.cli.demo import account, calls, chat, digits, minilm, smollm2
 from services.cli.demo.judge import Judge
 from services.cli.demo.shell import Shell
 from services.cli.demo.stream import CallStream
@@ -46,10 +47,12 @@ def demo(*, exit_: bool, port: int | None) -> None:
         shell = Shell(console, folder / "state", f"127.0.0.1:{chosen}")
         with _mesh(shell):
             _push_and_deploy(shell, judge, folder)
-            _ask_digits(shell, judge)
-            _ask_minilm(shell, judge)
-            _chat(shell, judge)
-            failed = asyncio.run(_move_traffic(shell, judge))
+            shell = account.open_account(shell)
+            with access.given(shell.token, "the demo's project"):
+                _ask_digits(shell, judge)
+                _ask_minilm(shell, judge)
+                _chat(shell, judge)
+                failed = asyncio.run(_move_traffic(shell, judge))
             _verdict(console, judge, failed, time.monotonic() - began)
             if not exit_:
                 _stay(shell)
@@ -92,7 +95,7 @@ def _choose_port(console: Console) -> int:
 @contextmanager
 def _mesh(shell: Shell) -> Iterator[None]:
     """A mesh of two workers for as long as the demo lasts, however it ends."""
-    _headline(shell.console, "Start: registry, router, Envoy and two workers")
+    _headline(shell.console, "Start: registry, metering, router, Envoy and two workers")
     port = shell.address.rpartition(":")[2]
     try:
         shell.run("up", "--detach", "--workers", "2", "--edge-port", port)
@@ -206,15 +209,23 @@ def _verdict(console: Console, judge: Judge, failed: int, seconds: float) -> Non
 
 
 def _stay(shell: Shell) -> None:
-    _headline(shell.console, "It goes on running until Ctrl-C. In another terminal, try:")
-    other = "" if shell.address.endswith(f":{_USUAL_PORT}") else f" --address {shell.address}"
+    _headline(
+        shell.console,
+        "It goes on running until Ctrl-C. In other terminals, try as its admin, then as a caller:",
+    )
+    other = (
+        "" if shell.address.endswith(f":{_USUAL_PORT}") else f" INFERPLANE_ADDRESS={shell.address}"
+    )
     for line in (
-        f"inferplane status{other}",
-        f"inferplane traffic set digits 1=20 2=80{other}",
-        f"inferplane chat {smollm2.MODEL_ID}{other}",
-        f"curl http://{shell.address}/v2/models/digits",
-        f"INFERPLANE_STATE_DIR={shell.state_dir} inferplane worker",
-        f"INFERPLANE_STATE_DIR={shell.state_dir} inferplane logs --follow",
+        f"export INFERPLANE_STATE_DIR={shell.state_dir}{other}",
+        "inferplane status",
+        "inferplane traffic set digits 1=20 2=80",
+        "inferplane worker",
+        "inferplane logs --follow",
+        "",
+        f"export INFERPLANE_API_KEY=$(cat {shell.key_file})",
+        f"inferplane chat {smollm2.MODEL_ID}",
+        f'curl http://{shell.address}/v2/models/digits -H "authorization: Bearer $INFERPLANE_API_KEY"',
     ):
         shell.console.print(f"  {line}", soft_wrap=True)
     with suppress(KeyboardInterrupt):

@@ -7,6 +7,7 @@ from contextlib import suppress
 import grpc
 from inference import open_inference_pb2_grpc as oip_grpc
 
+from services.cli.adapters import access
 from services.cli.demo import calls, digits
 from services.cli.demo.judge import Judge
 
@@ -51,7 +52,7 @@ class CallStream:
 
     async def _call(self, number: int) -> None:
         images = digits.load().held_out_images
-        async with grpc.aio.insecure_channel(self._address) as channel:
+        async with access.open_channel(self._address) as channel:
             stub = oip_grpc.GRPCInferenceServiceStub(channel)
             while True:
                 number = (number + _IN_FLIGHT) % len(images)

@@ -13,6 +13,8 @@ from inferplane.generation.v1 import (
     generation_service_pb2_grpc,
 )
 
+from services.cli.adapters import access
+
 _SECONDS = 60.0
 _PREFIX = b"data: "
 _DONE = b"[DONE]"
@@ -52,7 +54,7 @@ def at_once(address: str, question: Question) -> Told:
     request = generation_service_pb2.GenerateRequest(**_grpc_fields(question))
     with grpc.insecure_channel(address) as channel:
         stub = generation_service_pb2_grpc.GenerationServiceStub(channel)
-        response = stub.Generate(request, timeout=_SECONDS)
+        response = stub.Generate(request, timeout=_SECONDS, metadata=access.metadata(address))
     usage = response.usage
     return Told(response.choices[0].text, usage.prompt_tokens, usage.cached_prompt_tokens)
 
@@ -63,7 +65,8 @@ def streamed(address: str, question: Question) -> Told:
     text, usage = "", generation_pb2.Usage()
     with grpc.insecure_channel(address) as channel:
         stub = generation_service_pb2_grpc.GenerationServiceStub(channel)
-        for response in stub.GenerateStream(request, timeout=_SECONDS):
+        key = access.metadata(address)
+        for response in stub.GenerateStream(request, timeout=_SECONDS, metadata=key):
             text += "".join(piece.text for piece in response.pieces)
             usage = response.usage
     return Told(text, usage.prompt_tokens, usage.cached_prompt_tokens)
@@ -86,7 +89,7 @@ def openai(address: str, question: Question, show: Callable[[str], None]) -> Tol
     call = urllib.request.Request(
         f"http://{address}/v1/chat/completions",
         data=json.dumps(body).encode(),
-        headers={"content-type": "application/json"},
+        headers={"content-type": "application/json", **access.headers(address)},
     )
     text = ""
     usage: dict[str, Any] = {}

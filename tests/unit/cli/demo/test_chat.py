@@ -17,7 +17,7 @@ from services.cli.domain.exit_code import ExitCode
 class _Shell(Shell):
     """Notes commands, and ends each push with a code."""
 
-    push_code: int
+    push_code: int = 0
     ran: list[str] = field(default_factory=list)
 
     def attempt(self, *arguments: str, quiet: bool = False) -> int:
@@ -27,7 +27,7 @@ class _Shell(Shell):
 
 def _shell(push_code: int) -> tuple[_Shell, io.StringIO]:
     out = io.StringIO()
-    return _Shell(Console(file=out, width=200), Path("state"), "127.0.0.1:1", push_code), out
+    return _Shell(Console(file=out, width=200), Path("state"), "127.0.0.1:1", push_code=push_code), out
 
 
 def test_it_is_pushed_and_deployed() -> None:
