@@ -111,12 +111,8 @@ class LeaseBook:
         binds = False
         for lease in use.leases:
             binds = self._take_down(budget, said, lease) or binds
+        self._close_unnamed(said.holder, use)
         account = self._account(budget.uid, start)
-        mine = account.leases.get(said.holder)
-        if mine is not None and not any(lease.serial == mine.serial for lease in use.leases):
-            # An answer was lost: what it granted never arrived.
-            account.close(said.holder)
-            self._changed(account)
         given = self._give(budget, account, said, use, now)
         self._watch(budget, account)
         mine = account.leases.get(said.holder)
@@ -157,6 +153,15 @@ class LeaseBook:
         self._changed(account)
         self._watch(budget, account)
         return told.is_closed
+
+    def _close_unnamed(self, holder: str, use: BudgetUse) -> None:
+        """Leases that the holder doesn't speak of: the answers that granted them were lost."""
+        named = {lease.serial for lease in use.leases}
+        for account in self._accounts.get(use.uid, {}).values():
+            lease = account.leases.get(holder)
+            if lease is not None and lease.serial not in named:
+                account.close(holder)
+                self._changed(account)
 
     def _give(
         self, budget: Budget, account: Account, said: Exchange, use: BudgetUse, now: Moment
