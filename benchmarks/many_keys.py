@@ -1,4 +1,4 @@
-"""A closed-loop load over one connection in which each request has a path and an API key of its own.
+"""A closed-loop load in which each request has a path and an API key of its own.
 
 `h2_load` sends the same few requests again and again; here header fields are new each time, and answers are told apart
 by their status.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 
 import ngh2
 
@@ -37,43 +39,49 @@ class Shot:
 
 
 class KeyedLoad:
-    """Calls over connections that are made anew for each `keep`."""
+    """Calls over connections that are made anew for each `keep`: enough of them that each thread of Envoy gets some."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, connections: int = 8) -> None:
         """Assign only."""
         self._address = address
+        self._connections = connections
 
     def keep(self, shots: Iterable[Shot], in_flight: int) -> Counter[str]:
-        """All of them, so many at once; how many ended with each gRPC status."""
-        with dial(self._address) as sock:
-            sock.settimeout(_SECONDS)
-            return _Exchange(sock).keep(shots, in_flight)
+        """All of them, so many at once on each connection; how many ended with each gRPC status."""
+        waiting = iter(shots)
+        ended: Counter[str] = Counter()
+        with ExitStack() as stack:
+            lines = [
+                _Line(stack.enter_context(dial(self._address)), ended)
+                for _ in range(self._connections)
+            ]
+            while sum(line.turn(waiting, in_flight) for line in lines):
+                pass
+        return ended
 
 
-class _Exchange:
-    def __init__(self, sock: socket.socket) -> None:
+class _Line:
+    """One connection."""
+
+    def __init__(self, sock: socket.socket, ended: Counter[str]) -> None:
+        sock.settimeout(_SECONDS)
         self._sock = sock
         self._connection = ngh2.Connection(ngh2.Role.CLIENT)
         self._connection.initiate_connection({ngh2.Setting.INITIAL_WINDOW_SIZE: _WINDOW})
         self._connection.set_local_window_size(_WINDOW)
         self._open = 0
-        self._ended: Counter[str] = Counter()
+        self._ended = ended
 
-    def keep(self, shots: Iterable[Shot], in_flight: int) -> Counter[str]:
-        waiting = iter(shots)
-        is_more = True
-        while is_more or self._open:
-            while is_more and self._open < in_flight:
-                shot = next(waiting, None)
-                if shot is None:
-                    is_more = False
-                else:
-                    self._send(shot)
-            self._sock.sendall(self._connection.data_to_send())
-            if self._open:
-                self._connection.receive_data(received(self._sock))
-                self._take()
-        return self._ended
+    def turn(self, waiting: Iterator[Shot], in_flight: int) -> bool:
+        """Send as many as may be open, read once; whether there was anything to do."""
+        for shot in islice(waiting, in_flight - self._open):
+            self._send(shot)
+        is_busy = self._open > 0
+        self._sock.sendall(self._connection.data_to_send())
+        if is_busy:
+            self._connection.receive_data(received(self._sock))
+            self._take()
+        return is_busy
 
     def _send(self, shot: Shot) -> None:
         key = (b"authorization", b"Bearer " + shot.key)

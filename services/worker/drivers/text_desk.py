@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 MOST_WAITING = 1024  # texts
 _MOST_TOKENS = 4 * 1024**2  # of prompts that wait
 _AT_ONCE = 16
-MOST_SCORES = 16 * 1024  # kept until their rows are sent
+MOST_SCORES = 8 * 1024  # kept; a row that is sent for the second time has them again
 _TIDY_SECONDS = 600.0
 # Read beyond a capture's bound, so that what is cut in two there is found as a whole before it is cut.
 MARGIN = 2 * 1024
@@ -35,7 +35,6 @@ class DeskEvent(Enum):
     """What became of texts; the values are labels of a metric."""
 
     SCORED = "scored"
-    SCORES_UNUSED = "scores_unused"  # their rows were sent before, or are sent nowhere
     DROPPED = "dropped"  # too much waited
     FAILED = "failed"  # the scorer raised
     CAPTURED = "captured"
@@ -53,7 +52,7 @@ class DeskParts:
 
 
 class TextDesk:
-    """`put` and `take_scores` on the event loop; `run` is its loop."""
+    """`put` and `scores` on the event loop; `run` is its loop."""
 
     def __init__(self, parts: DeskParts, tidy_seconds: float = _TIDY_SECONDS) -> None:
         """Assign only."""
@@ -79,9 +78,9 @@ class TextDesk:
         self._waiting.append(text)
         self._more.set()
 
-    def take_scores(self, request_id: bytes) -> Mapping[str, float]:
-        """Of a request, once; empty: none, or none yet."""
-        return self._scores.pop(request_id, {})
+    def scores(self, request_id: bytes) -> Mapping[str, float]:
+        """Of one of the last requests; empty: none, or none yet."""
+        return self._scores.get(request_id, {})
 
     async def run(self) -> None:
         """Look until cancelled; tidy at once and every few minutes."""
@@ -114,7 +113,6 @@ class TextDesk:
         self._scores[request_id] = scores
         if len(self._scores) > MOST_SCORES:
             self._scores.popitem(last=False)
-            self.events[DeskEvent.SCORES_UNUSED] += 1
 
     def _scored(self, texts: Sequence[EndedText]) -> Sequence[Mapping[str, float]]:
         """In a thread."""

@@ -42,7 +42,7 @@ class WatchedTexts:
 
     def scores(self, request_id: bytes) -> Mapping[str, float]:
         """See `TextWatch`."""
-        return self._desk.take_scores(request_id)
+        return self._desk.scores(request_id)
 
     def fingerprint(self, project: str, prompts: Sequence[Sequence[int]]) -> bytes:
         """Of this month."""

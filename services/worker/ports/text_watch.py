@@ -45,7 +45,7 @@ class TextWatch(Protocol):
         ...
 
     def scores(self, request_id: bytes) -> Mapping[str, float]:
-        """Of a text that has ended, once; empty: there are none, or none yet."""
+        """Of a text that has ended lately; empty: there are none, or none yet."""
         ...
 
 
