@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from services.rpc.errors import NotFoundError
 from services.rpc.names import VersionName
+from services.rpc.tls import PLAIN, Security
 from services.worker.adapters.engine_metrics import MeteredEngines
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.routing import Asked, check_routed, is_language_model
@@ -91,6 +92,7 @@ class TextWorker:
         front: str = "auto",
         reader: ReaderBounds | None = None,
         watch: TextWatch | None = None,
+        security: Security = PLAIN,
         **settings: Any,
     ) -> TextWorker:
         """`settings` are the engine's."""
@@ -115,7 +117,8 @@ class TextWorker:
             statistics=VersionStatistics(),
             traffic=Traffic(),
         )
-        server = listening(WorkerSettings(worker_address=address, front=front))  # type: ignore[arg-type]
+        config = WorkerSettings(worker_address=address, front=front)  # type: ignore[arg-type]
+        server = listening(config, security)
         source = AnswerSource(
             cast(Roster, OneText(served)),
             lambda: True,

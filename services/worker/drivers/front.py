@@ -27,6 +27,8 @@ from services.worker.ports.http2 import MakeCodec
 _log = structlog.get_logger(__name__)
 
 _BACKLOG = 512
+_CLOSING_SECONDS = 1.0
+_HANDSHAKE_SECONDS = 10.0
 _SWEEP_SECONDS = 0.05  # how late a deadline may be noticed
 _ARRIVING_MESSAGES = 8  # of the largest size, at once
 _UNSENT_MESSAGES = 4  # of the largest size, per connection
@@ -119,6 +121,8 @@ class Front:
                 address.host,
                 address.port,
                 ssl=self._door.context,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=_CLOSING_SECONDS,
                 backlog=_BACKLOG,
             )
         except OSError as error:
@@ -149,10 +153,22 @@ class Front:
         except TimeoutError:
             _log.warning("front closed with calls in flight", in_flight=self.running)
         self.flush()
-        for connection in list(self._desk.connections):
-            connection.close()
+        await self._close()
         if self._sweeping is not None:
             self._sweeping.cancel()
+
+    async def _close(self) -> None:
+        """Close all connections; TLS asks the peer to agree, which may take what it likes."""
+        for connection in list(self._desk.connections):
+            connection.close()
+        try:
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                while self._desk.connections:
+                    self._desk.emptied.clear()
+                    await self._desk.emptied.wait()
+        except TimeoutError:
+            for connection in list(self._desk.connections):
+                connection.abort()
 
     def _touched(self, connection: FrontConnection) -> None:
         self._dirty.append(connection)

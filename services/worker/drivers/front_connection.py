@@ -225,6 +225,10 @@ class FrontConnection(asyncio.Protocol):
         """Close the socket; `connection_lost` follows."""
         self._transport.close()
 
+    def abort(self) -> None:
+        """Close it without a word; `connection_lost` follows."""
+        self._transport.abort()
+
     def _reset_cut(self) -> None:
         """Of streams whose answers and status are out; a reset would lose what is not."""
         cut, self._cut = self._cut, []
