@@ -10,12 +10,16 @@ import prometheus_client
 import structlog
 
 from services.rpc import channel
+from services.rpc.clock import SystemClock
 from services.rpc.names import WorkerName
+from services.worker.adapters.allowance_metrics import AllowanceMetrics
+from services.worker.adapters.lease_client import LeaseClient
 from services.worker.adapters.usage_client import MeteringUsage, Scores
 from services.worker.adapters.usage_journal import JournalLimits
 from services.worker.adapters.usage_metrics import UsageMetrics
 from services.worker.adapters.usage_outbox import Outbox, Outboxes
-from services.worker.drivers.no_budgets import NoBudgets
+from services.worker.drivers.allowance import Allowances
+from services.worker.drivers.lease_rounds import LeaseRounds
 from services.worker.drivers.usage_sender import UsageSender
 from services.worker.drivers.usage_upkeep import UsageUpkeep
 from services.worker.drivers.version_usage import Accounts
@@ -34,6 +38,7 @@ class Accounting:
     _outbox: Outbox
     _outboxes: Outboxes
     _sender: UsageSender
+    _rounds: LeaseRounds
     _syncs: bool
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
@@ -43,6 +48,7 @@ class Accounting:
             self._sender.run(self._outbox, journal.flushed),
             self._sender.rescue(self._outboxes),
             UsageUpkeep(journal, syncs=self._syncs).run(),
+            self._rounds.run(),
         ]
 
     async def finish(self) -> None:
@@ -51,6 +57,7 @@ class Accounting:
         journal.flush()
         try:
             async with asyncio.timeout(_LAST_SECONDS):
+                await self._rounds.end()
                 await self._sender.drain(outbox)
         except TimeoutError:
             _log.warning("usage is left to another worker", rows=journal.next, size=journal.size)
@@ -76,5 +83,13 @@ async def accounting(
     outbox = outboxes.own()
     sender = UsageSender(MeteringUsage(connected, name.worker, config.pool, scores))
     UsageMetrics(outbox.journal, sender, prometheus_client.REGISTRY)
-    accounts = Accounts(outbox.journal, NoBudgets())
-    return Accounting(accounts, outbox, outboxes, sender, config.usage_fsync == "interval")
+    allowances = Allowances(SystemClock(), config.budget_failure)
+    prometheus_client.REGISTRY.register(AllowanceMetrics(allowances))
+    return Accounting(
+        accounts=Accounts(outbox.journal, allowances),
+        _outbox=outbox,
+        _outboxes=outboxes,
+        _sender=sender,
+        _rounds=LeaseRounds(allowances, LeaseClient(connected, holder=name.worker)),
+        _syncs=config.usage_fsync == "interval",
+    )

@@ -19,6 +19,7 @@ class Artifact:
     files: Mapping[str, bytes]
     inputs: tuple[model_pb2.TensorSpec, ...]
     outputs: tuple[model_pb2.TensorSpec, ...]
+    format: model_pb2.Format.ValueType = model_pb2.FORMAT_ONNX
 
     def message(self, name: str, settings: model_pb2.VersionSettings) -> model_pb2.ModelVersion:
         """The version as a READY one."""
@@ -34,7 +35,7 @@ class Artifact:
         return model_pb2.ModelVersion(
             name=name,
             state=model_pb2.VERSION_STATE_READY,
-            format=model_pb2.FORMAT_ONNX,
+            format=self.format,
             files=files,
             digest=digest.hexdigest(),
             size_bytes=sum(f.size_bytes for f in files),

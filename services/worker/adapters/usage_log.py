@@ -151,8 +151,12 @@ def first_of(segment: Path) -> int:
 
 
 def records(segment: Path, start: int = 0) -> Iterator[Record]:
-    """Those from an offset on, until one that is broken or not there yet."""
-    with segment.open("rb") as file:
+    """Those from an offset on, until one that is broken or not there yet; none of a segment that is gone."""
+    try:
+        opened = segment.open("rb")
+    except FileNotFoundError:
+        return
+    with opened as file:
         file.seek(start)
         while True:
             head = file.read(_HEAD.size)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -256,11 +255,12 @@ async def test_a_full_outbox_refuses_until_metering_takes_rows(tmp_path: Path) -
     )
     late = begin(journal, 1000)
     number = 0
+    while not journal.is_refusing:
+        journal.end(begin(journal, number), Ended(1, Outcome.OK))
+        journal.flush()
+        number += 1
     with pytest.raises(UnavailableError) as caught:
-        for number in range(100):  # noqa: B007 - used below
-            slot = begin(journal, number)
-            journal.end(slot, Ended(1, Outcome.OK))
-            journal.flush()
+        begin(journal, number)
     assert caught.value.reason == "USAGE_OUTBOX_FULL"
     journal.end(late, Ended(1, Outcome.OK))
     journal.flush()
@@ -330,8 +330,8 @@ async def test_always_is_on_the_disk_before_the_answer(
 
 
 @pytest.fixture
-def outboxes(tmp_path: Path) -> Iterator[Outboxes]:
-    yield Outboxes(tmp_path / "usage", SMALL, "interval")
+def outboxes(tmp_path: Path) -> Outboxes:
+    return Outboxes(tmp_path / "usage", SMALL, "interval")
 
 
 async def test_an_outbox_is_taken_over_once_its_worker_is_dead(
@@ -364,3 +364,18 @@ async def test_after_a_start_of_the_machine_it_is_another_source(
     assert isinstance(taken, Outbox)
     assert taken.source != source
     taken.remove()
+
+
+async def test_the_reader_goes_on_after_a_segment_that_was_taken(tmp_path: Path) -> None:
+    """All of it was stored, so it is gone before the reader has looked for the next one."""
+    journal, reader = made(tmp_path), UsageReader(tmp_path)
+    seen: list[int] = []
+    for number in range(60):
+        journal.end(begin(journal, number), Ended(1, Outcome.OK))
+        journal.flush()
+        while (rows := reader.read(10)) is not None:
+            seen += range(rows.first, rows.next)
+            reader.passed()
+            journal.taken(rows.next)
+    assert seen == list(range(60))
+    journal.close()
