@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from services.metering import identity, ledger
+from services.metering import budgets, identity, ledger
 from services.metering.adapters.database import Database
 from services.metering.area import Area, Surroundings
 from services.metering.settings import MeteringSettings
@@ -82,8 +82,8 @@ async def surroundings(
 def build(around: Surroundings) -> Sequence[Area]:
     """All areas, each after what it needs; they start in this order."""
     people = identity.build(around)
-    money = ledger.build(around)
-    return [people, money]
+    money = ledger.build(around, people.projects, people.keys)
+    return [people, money, budgets.build(around, people.projects, money.prices)]
 
 
 async def serve(

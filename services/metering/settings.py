@@ -81,6 +81,7 @@ class MeteringSettings(Settings):
 
     # ledger
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")  # ISO 4217, of all prices and sums
+    billing_account: str = Field(default="inferplane", min_length=1, max_length=128)  # in FOCUS
     usage_retention_days: int = Field(default=90, ge=1, le=36500)  # of request rows; sums stay
     charge_outcomes: Annotated[tuple[Outcome, ...], NoDecode, BeforeValidator(_outcomes)] = (
         Outcome.OK,

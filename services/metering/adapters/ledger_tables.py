@@ -119,6 +119,7 @@ entries = Table(
     ),
     Column("rows_hash", LargeBinary, nullable=False),
     Column("hash", LargeBinary, nullable=False),
+    Index("ledger_entries_by_time", "create_us"),
     Index("ledger_entries_by_row", "first_row", sqlite_where=text("row_count > 0")),
 )
 

@@ -137,10 +137,15 @@ def are_found_by(connection: sa.Connection, rows: StoredRows, first_row: int, co
     return [tuple(row) for row in there] == list(says)
 
 
+def read_telemetry(row: Sequence[Any], first_row: int) -> Telemetry:
+    """What the database knows of a row's text."""
+    return Telemetry(row[0] - first_row, row[1], row[2], row[3], json.loads(row[4]))
+
+
 def telemetry_of(connection: sa.Connection, first_row: int, count: int) -> list[Telemetry]:
     """What is known of the texts of these rows."""
     return [
-        Telemetry(row[0] - first_row, row[1], row[2], row[3], json.loads(row[4]))
+        read_telemetry(row, first_row)
         for row in connection.exec_driver_sql(
             "SELECT row, fingerprint, input_characters, output_characters, scores"
             " FROM usage_telemetry WHERE row >= ? AND row < ? ORDER BY row",

@@ -1,5 +1,6 @@
 """What rows of requests add up to: lines of the ledger by subject, unit and price, and sums by the hour."""
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -177,6 +178,24 @@ def _quantities(group: Group) -> tuple[int, ...]:
     """In the order of Unit."""
     inputs, cached, outputs, rows = group.sums[:4]
     return group.size, inputs - cached, cached, outputs, group.sums[-1], rows
+
+
+def charge_of(numbers: Mapping[str, int], subject: Subject, tariff: Tariff) -> int:
+    """What one request costs, in 10^-12 of the currency."""
+    if subject.kind is Kind.SHADOW or numbers["outcome"] not in tariff.charged:
+        return 0
+    segment = bisect_right(tariff.book.boundaries_ns, numbers["start_ns"])
+    scope = (subject.project, subject.model, subject.version)
+    cached = numbers["cached_tokens"]
+    quantities = (
+        *(1, numbers["input_tokens"] - cached, cached, numbers["output_tokens"]),
+        *((numbers["compute_ns"] + 500) // 1000, numbers["rows"]),
+    )
+    total = 0
+    for unit, quantity in zip(_UNITS, quantities, strict=True):
+        price = tariff.book.find_in(scope, unit, segment) if quantity else None
+        total += quantity * price.count_amount if price else 0
+    return total
 
 
 def count_lost(tally: Tally, rows: Rows, sign: int = 1) -> None:

@@ -45,6 +45,14 @@ def moment_of(hour: int) -> datetime:
     return _EPOCH + hour * _HOUR
 
 
+_FORMATS = {Grain.HOUR: "%Y-%m-%dT%H:00:00Z", Grain.DAY: "%Y-%m-%d", Grain.MONTH: "%Y-%m"}
+
+
+def period_of(grain: Grain, hour: int) -> str:
+    """How reports name the period that begins with an hour."""
+    return moment_of(hour).strftime(_FORMATS[grain])
+
+
 def spans(since: int, until: int, coarsest: Grain) -> Iterator[tuple[Grain, int, int]]:
     """The hours from `since` to `until` in as few periods as there are: (grain, first hour, hour after the last).
 

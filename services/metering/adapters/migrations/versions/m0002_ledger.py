@@ -150,6 +150,7 @@ def _ledger() -> None:
         ["first_row"],
         sqlite_where=sa.text("row_count > 0"),
     )
+    op.create_index("ledger_entries_by_time", "ledger_entries", ["create_us"])
     _table(
         "ledger_postings",
         _id(),

@@ -1,0 +1,169 @@
+"""The alert store in the database."""
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.metering.adapters.database import Database
+from services.metering.domain.spending import Notice, SpendingAlert, reached
+
+_ALERT = "project, alert, monthly_amount, percents, webhook, create_us"
+_NOTICE = (
+    "id, project, alert, month, percent, spent, monthly_amount, webhook, create_us, deliver_us"
+)
+
+
+def _alert(row: Sequence[Any]) -> SpendingAlert:
+    return SpendingAlert(
+        project=row[0],
+        alert=row[1],
+        monthly_amount=row[2],
+        percents=tuple(json.loads(row[3])),
+        webhook=row[4],
+        create_us=row[5],
+    )
+
+
+def _notice(row: Sequence[Any]) -> Notice:
+    return Notice(
+        id=row[0],
+        project=row[1],
+        alert=row[2],
+        month=row[3],
+        percent=row[4],
+        spent=row[5],
+        monthly_amount=row[6],
+        webhook=row[7],
+        create_us=row[8],
+        deliver_us=row[9],
+    )
+
+
+class SqlAlerts:
+    """An AlertStore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, alert: SpendingAlert) -> SpendingAlert:
+        def work(connection: sa.Connection) -> SpendingAlert:
+            connection.exec_driver_sql(
+                f"INSERT INTO spending_alerts ({_ALERT}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
+                " ON CONFLICT (project, alert) DO UPDATE SET monthly_amount = excluded.monthly_amount,"
+                " percents = excluded.percents, webhook = excluded.webhook",
+                (
+                    alert.project,
+                    alert.alert,
+                    alert.monthly_amount,
+                    json.dumps(alert.percents),
+                    alert.webhook,
+                    alert.create_us,
+                ),
+            )
+            return _alerts(connection, alert.project, alert.alert)[0]
+
+        return await self._database.write(lambda c: c.run_sync(work))
+
+    async def alerts(self, project: str) -> Sequence[SpendingAlert]:
+        return await self._database.read(lambda c: c.run_sync(_alerts, project))
+
+    async def delete(self, project: str, alert: str) -> bool:
+        def work(connection: sa.Connection) -> bool:
+            found = connection.exec_driver_sql(
+                "DELETE FROM spending_alerts WHERE project = ? AND alert = ?", (project, alert)
+            )
+            return found.rowcount > 0
+
+        return await self._database.write(lambda c: c.run_sync(work))
+
+    async def tell(self, project: str, month: int, now_us: int) -> Sequence[Notice]:
+        return await self._database.write(lambda c: c.run_sync(_tell, project, month, now_us))
+
+    async def months(self, projects: Collection[str]) -> Sequence[tuple[str, int]]:
+        def work(connection: sa.Connection) -> list[tuple[str, int]]:
+            rows = connection.exec_driver_sql(
+                "SELECT project, month FROM spending"
+                " WHERE project IN (SELECT value FROM json_each(?)) ORDER BY month",
+                (json.dumps(sorted(projects)),),
+            )
+            return [(row[0], row[1]) for row in rows]
+
+        return await self._database.read(lambda c: c.run_sync(work))
+
+    async def notices(self, project: str, before: int, most: int) -> Sequence[Notice]:
+        def work(connection: sa.Connection) -> list[Notice]:
+            rows = connection.exec_driver_sql(
+                f"SELECT {_NOTICE} FROM spending_notices"  # noqa: S608
+                " WHERE (? = '' OR project = ?) AND (? = 0 OR id < ?) ORDER BY id DESC LIMIT ?",
+                (project, project, before, before, most),
+            )
+            return [_notice(row) for row in rows]
+
+        return await self._database.read(lambda c: c.run_sync(work))
+
+    async def undelivered(self, most: int) -> Sequence[Notice]:
+        def work(connection: sa.Connection) -> list[Notice]:
+            rows = connection.exec_driver_sql(
+                f"SELECT {_NOTICE} FROM spending_notices"  # noqa: S608
+                " WHERE deliver_us IS NULL AND webhook <> '' ORDER BY id LIMIT ?",
+                (most,),
+            )
+            return [_notice(row) for row in rows]
+
+        return await self._database.read(lambda c: c.run_sync(work))
+
+    async def delivered(self, notice: Notice, now_us: int) -> None:
+        def work(connection: sa.Connection) -> None:
+            connection.exec_driver_sql(
+                "UPDATE spending_notices SET deliver_us = ? WHERE id = ?", (now_us, notice.id)
+            )
+
+        await self._database.write(lambda c: c.run_sync(work))
+
+
+def _alerts(connection: sa.Connection, project: str, alert: str = "") -> list[SpendingAlert]:
+    rows = connection.exec_driver_sql(
+        f"SELECT {_ALERT} FROM spending_alerts"  # noqa: S608 - names of ours
+        " WHERE (? = '' OR project = ?) AND (? = '' OR alert = ?) ORDER BY project, alert",
+        (project, project, alert, alert),
+    )
+    return [_alert(row) for row in rows]
+
+
+def _tell(connection: sa.Connection, project: str, month: int, now_us: int) -> list[Notice]:
+    spent = connection.exec_driver_sql(
+        "SELECT amount FROM spending WHERE project = ? AND month = ?", (project, month)
+    ).scalar()
+    found = []
+    for alert in _alerts(connection, project) if spent is not None else ():
+        for percent in reached(alert, int(spent or 0)):
+            key = (project, alert.alert, month, percent)
+            told = connection.exec_driver_sql(
+                "SELECT 1 FROM spending_notices"
+                " WHERE project = ? AND alert = ? AND month = ? AND percent = ?",
+                key,
+            ).first()
+            if told is not None:
+                continue
+            row = connection.exec_driver_sql(
+                "INSERT INTO spending_notices (project, alert, month, percent, spent,"
+                " monthly_amount, webhook, create_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*key, spent, alert.monthly_amount, alert.webhook, now_us),
+            )
+            found.append(
+                Notice(
+                    id=row.lastrowid,
+                    project=project,
+                    alert=alert.alert,
+                    month=month,
+                    percent=percent,
+                    spent=int(spent or 0),
+                    monthly_amount=alert.monthly_amount,
+                    webhook=alert.webhook,
+                    create_us=now_us,
+                    deliver_us=None,
+                )
+            )
+    return found

@@ -1,0 +1,142 @@
+"""Watches what projects spend: notes what alerts are to tell, and tells it until it is taken."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+from services.metering.domain.money import format_amount
+from services.metering.domain.spending import (
+    MOST_ALERTS,
+    AlertInput,
+    Notice,
+    SpendingAlert,
+    checked_alert,
+    parse_alert,
+)
+from services.metering.ports.alert_store import AlertStore, Webhook
+from services.rpc.clock import Clock
+from services.rpc.errors import NotFoundError, ResourceExhaustedError
+
+_log = structlog.get_logger(__name__)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AT_ONCE = 16  # deliveries
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0  # seconds, after a delivery that was not taken
+
+
+class Spending:
+    """Used on the event loop."""
+
+    def __init__(
+        self,
+        store: AlertStore,
+        webhook: Webhook,
+        clock: Clock,
+        currency: str,
+        *,
+        metrics: CollectorRegistry,
+    ) -> None:
+        self._store = store
+        self._webhook = webhook
+        self._clock = clock
+        self._currency = currency
+        self._watched: set[str] = set()  # projects with alerts
+        self._waiting: set[tuple[str, int]] = set()  # project and month
+        self._woken = asyncio.Event()
+        self._told = Counter(
+            "inferplane_spending_notices", "Alerts of spending that were told.", registry=metrics
+        )
+        self._refused = Counter(
+            "inferplane_spending_webhook_failures",
+            "Notices that a webhook did not take; they are sent again.",
+            registry=metrics,
+        )
+
+    async def load(self) -> None:
+        """Look at all that was spent: a process that ended may not have told of it."""
+        self._watched = {alert.project for alert in await self._store.alerts("")}
+        self._waiting.update(await self._store.months(self._watched))
+        self._woken.set()
+
+    def spent(self, more: Mapping[tuple[str, int], int]) -> None:
+        """Projects have spent more in months."""
+        watched = {key for key in more if key[0] in self._watched}
+        if watched:
+            self._waiting |= watched
+            self._woken.set()
+
+    async def set_alert(self, given: AlertInput) -> SpendingAlert:
+        """Make an alert, or change it."""
+        alert = checked_alert(given, self._now_us())
+        known = await self._store.alerts(alert.project)
+        if len(known) >= MOST_ALERTS and alert.name not in {one.name for one in known}:
+            raise ResourceExhaustedError(
+                f"projects/{alert.project} has {MOST_ALERTS} alerts, and can't have more"
+            )
+        stored = await self._store.put(alert)
+        self._watched.add(alert.project)
+        self._waiting.update(await self._store.months({alert.project}))
+        self._woken.set()
+        return stored
+
+    async def alerts(self, project: str) -> Sequence[SpendingAlert]:
+        """Of a project, or of all (empty)."""
+        return await self._store.alerts(project)
+
+    async def delete_alert(self, name: str) -> None:
+        """NotFoundError if there is none."""
+        if not await self._store.delete(*parse_alert("name", name)):
+            raise NotFoundError(f"there is no {name}", metadata={"name": name})
+
+    async def notices(self, project: str, before: int, most: int) -> Sequence[Notice]:
+        """The newest ones with a smaller id."""
+        return await self._store.notices(project, before, most)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        pause = _FIRST_PAUSE
+        until: float | None = None
+        while True:
+            await self._clock.wait(self._woken, until)
+            self._woken.clear()
+            await self._tell()
+            if await self._deliver():
+                pause, until = _FIRST_PAUSE, None
+            else:
+                until = self._clock.monotonic() + pause
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _tell(self) -> None:
+        while self._waiting:
+            project, month = self._waiting.pop()
+            for notice in await self._store.tell(project, month, self._now_us()):
+                self._told.inc()
+                _log.warning(
+                    "spending alert",
+                    notice=notice.name,
+                    percent=notice.percent,
+                    spent=format_amount(notice.spent),
+                    monthly_amount=format_amount(notice.monthly_amount),
+                    currency=self._currency,
+                )
+
+    async def _deliver(self) -> bool:
+        """Whether all that waited was taken."""
+        while waiting := await self._store.undelivered(_AT_ONCE):
+            taken = await asyncio.gather(*(self._deliver_one(notice) for notice in waiting))
+            if not all(taken):
+                return False
+        return True
+
+    async def _deliver_one(self, notice: Notice) -> bool:
+        if not await self._webhook.post(notice, self._currency):
+            self._refused.inc()
+            return False
+        await self._store.delivered(notice, self._now_us())
+        return True
+
+    def _now_us(self) -> int:
+        return (self._clock.now() - _EPOCH) // timedelta(microseconds=1)

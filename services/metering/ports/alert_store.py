@@ -1,0 +1,50 @@
+"""Where alerts of spending are kept, and what they told."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from services.metering.domain.spending import Notice, SpendingAlert
+
+
+class AlertStore(Protocol):
+    """What was changed is durable when it returns."""
+
+    async def put(self, alert: SpendingAlert) -> SpendingAlert:
+        """Make it, or take the place of the one there is (whose time of creation stays)."""
+        ...
+
+    async def alerts(self, project: str) -> Sequence[SpendingAlert]:
+        """Of a project, or of all (empty), ordered by name."""
+        ...
+
+    async def delete(self, project: str, alert: str) -> bool:
+        """Whether there was one; its notices stay."""
+        ...
+
+    async def tell(self, project: str, month: int, now_us: int) -> Sequence[Notice]:
+        """Note what the project's spending in a month has reached and was not told yet."""
+        ...
+
+    async def months(self, projects: Collection[str]) -> Sequence[tuple[str, int]]:
+        """Projects and months of which there is spending."""
+        ...
+
+    async def notices(self, project: str, before: int, most: int) -> Sequence[Notice]:
+        """The newest notices with a smaller id (0: of all); of a project, or of all (empty)."""
+        ...
+
+    async def undelivered(self, most: int) -> Sequence[Notice]:
+        """The oldest notices that a webhook has not taken yet."""
+        ...
+
+    async def delivered(self, notice: Notice, now_us: int) -> None:
+        """Its webhook has taken it."""
+        ...
+
+
+class Webhook(Protocol):
+    """Tells others."""
+
+    async def post(self, notice: Notice, currency: str) -> bool:
+        """Whether it was taken."""
+        ...
