@@ -65,9 +65,15 @@ def framed(message: bytes) -> bytes:
 class Load:
     """Calls over several connections; `keep` may be called again and again."""
 
-    def __init__(self, address: str, exchanges: Sequence[Exchange], connections: int = 1) -> None:
-        """Connect."""
-        self._lines = [Line(address, exchanges, number) for number in range(connections)]
+    def __init__(
+        self,
+        address: str,
+        exchanges: Sequence[Exchange],
+        connections: int = 1,
+        fields: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Connect; `fields` are further headers of each call."""
+        self._lines = [Line(address, exchanges, number, fields) for number in range(connections)]
         self._poll = select.epoll()
         self._by_number = {}
         for line in self._lines:
@@ -104,7 +110,13 @@ class Load:
 class Line:
     """One connection: its streams, its windows, what it has read of a frame."""
 
-    def __init__(self, address: str, exchanges: Sequence[Exchange], shift: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        exchanges: Sequence[Exchange],
+        shift: int,
+        fields: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self.sock = dial(address)
         self.open: dict[int, tuple[int, float]] = {}  # stream: which exchange, since when
         self._bodies = [exchange.body for exchange in exchanges]
@@ -120,7 +132,7 @@ class Line:
         self.sock.sendall(
             _PREFACE + _frame(_SETTINGS, 0, 0, settings) + _window_update(_WINDOW - _DEFAULT_WINDOW)
         )
-        self._block = _first_block()
+        self._block, self._next_block = _blocks((*_FIELDS, *fields))
 
     @property
     def next_stream(self) -> int:
@@ -140,12 +152,12 @@ class Line:
             self._sent += 1
             stream, self._stream = self._stream, self._stream + 2
             block = self._block
-            out.append(_HEAD.pack(0, len(block), _HEADERS, _END_HEADERS, stream))
+            out.append(_HEAD.pack(len(block) >> 8, len(block) & 255, _HEADERS, _END_HEADERS, stream))
             out.append(block)
             size = len(body)
             out.append(_HEAD.pack(size >> 8, size & 255, _DATA, _END_STREAM, stream))
             out.append(body)
-            self._block = _NEXT_BLOCK
+            self._block = self._next_block
             self.open[stream] = (number, now)
         self.sock.sendall(b"".join(out))
         return count
@@ -242,14 +254,22 @@ _FIELDS = (
     ("te", "trailers"),
     ("grpc-timeout", "10S"),
 )
-_NEXT_BLOCK = _STATIC + bytes(0x80 | (62 + n) for n in reversed(range(len(_FIELDS))))
 
 
-def _first_block() -> bytes:
-    text = [b"\x40" + _text(name) + _text(value) for name, value in _FIELDS]
-    return _STATIC + b"".join(text)
+def _blocks(fields: Sequence[tuple[str, str]]) -> tuple[bytes, bytes]:
+    """Of the first call and of those after it."""
+    text = [b"\x40" + _text(name) + _text(value) for name, value in fields]
+    numbers = bytes(0x80 | (62 + n) for n in reversed(range(len(fields))))
+    return _STATIC + b"".join(text), _STATIC + numbers
 
 
 def _text(value: str) -> bytes:
-    assert len(value) < 127  # longer ones have a longer length
-    return bytes([len(value)]) + value.encode()
+    """With its length, of which 7 bits are in the first byte (RFC 7541, 5.1)."""
+    rest = len(value) - 127
+    if rest < 0:
+        return bytes([len(value)]) + value.encode()
+    length = [127]
+    while rest > 127:
+        length.append(128 | rest & 127)
+        rest >>= 7
+    return bytes([*length, rest]) + value.encode()

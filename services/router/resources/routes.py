@@ -360,14 +360,10 @@ def _management_route(cluster: str) -> Any:
 def _models_route(places: tuple[claims.Claim, ...]) -> Any:
     """Models in OpenAI's words; the registry tells callers of what they may call."""
     route = _management_route(edge.REGISTRY)
-    for place in places:
-        path = ":".join(place.path)
+    values = [f"%DYNAMIC_METADATA({claims.METADATA}:{':'.join(place.path)})%" for place in places]
+    for value in (*values, "[]") if places else ():  # of a token that names none: none
         route.request_headers_to_add.add(
-            header={
-                "key": edge.ENDPOINTS_HEADER,
-                "value": f"%DYNAMIC_METADATA({claims.METADATA}:{path})%",
-            },
-            append_action="ADD_IF_ABSENT",
+            header={"key": edge.ENDPOINTS_HEADER, "value": value}, append_action="ADD_IF_ABSENT"
         )
     return route
 

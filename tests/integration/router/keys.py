@@ -14,6 +14,7 @@ from tests.integration.router.edge import DIGITS, V1, V2, EdgeUnderTest
 from tests.metering_keys import KeyMint
 
 OTHER = EndpointName("other")
+REVOKED = "UNAUTHENTICATED API_KEY_REVOKED"
 
 
 def signing(mint: KeyMint) -> SigningKeyChange:

@@ -1,6 +1,6 @@
 """The list of models that OpenAI's clients see, on the store in memory."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -15,6 +15,16 @@ from services.registry.servicers.openai_models import OpenAiModels
 from services.rpc.errors import InvalidArgumentError, NotFoundError
 from services.rpc.names import AliasName, VersionName
 from tests.unit.registry import records
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is read of a call: its headers."""
+
+    headers: tuple[tuple[str, str | bytes], ...] = ()
+
+    def invocation_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        return self.headers
 
 
 @pytest.fixture
@@ -38,7 +48,7 @@ async def models() -> OpenAiModels:
 
 async def test_endpoints_of_language_models_are_listed(models: OpenAiModels) -> None:
     """In OpenAI's shape; others are not."""
-    context: Any = None
+    context: Any = Context()
     answer = await models.ListModels(openai.ListModelsRequest(), context)
     said = orjson.loads(answer.data)
     assert said["object"] == "list"
@@ -54,7 +64,7 @@ async def test_endpoints_of_language_models_are_listed(models: OpenAiModels) -> 
 @pytest.mark.parametrize("name", ["chat", "smol", "chat@1"])
 async def test_one_is_found_by_the_name_it_is_called_by(models: OpenAiModels, name: str) -> None:
     """An endpoint, or one of its versions."""
-    context: Any = None
+    context: Any = Context()
     answer = await models.GetModel(openai.GetModelRequest(model=name), context)
     assert orjson.loads(answer.data)["id"] == name
 
@@ -70,6 +80,34 @@ async def test_one_is_found_by_the_name_it_is_called_by(models: OpenAiModels, na
 )
 async def test_others_are_refused(models: OpenAiModels, name: str, error: type[Exception]) -> None:
     """By their name."""
-    context: Any = None
+    context: Any = Context()
     with pytest.raises(error, match=name.partition("@")[0]):
         await models.GetModel(openai.GetModelRequest(model=name), context)
+
+
+@pytest.mark.parametrize(
+    ("said", "listed"),
+    [
+        ('["*"]', ["chat", "smol"]),
+        ('["digits", "*"]', ["chat", "smol"]),
+        ('["chat", "digits"]', ["chat"]),
+        ("[]", []),
+        ("chat", ["chat"]),
+        ('{"chat": true}', []),
+        ("[1, null]", []),
+    ],
+)
+async def test_callers_see_what_their_keys_are_for(
+    models: OpenAiModels, said: str, listed: list[str]
+) -> None:
+    """The edge says which endpoints those are; of others there is nothing to see."""
+    context: Any = Context((("x-inferplane-endpoints", said),))
+    answer = await models.ListModels(openai.ListModelsRequest(), context)
+    assert [model["id"] for model in orjson.loads(answer.data)["data"]] == listed
+    for name in ("chat", "chat@1"):
+        request = openai.GetModelRequest(model=name)
+        if "chat" in listed:
+            assert orjson.loads((await models.GetModel(request, context)).data)["id"] == name
+        else:
+            with pytest.raises(NotFoundError, match="endpoints/chat does not exist"):
+                await models.GetModel(request, context)
