@@ -151,6 +151,7 @@ class Mesh:
             "admin_address": envoy.address_value(self.admin),
             "metrics_address": envoy.address_value(metrics),
             "router_address": envoy.address_value(router),
+            "router_tls": "null",  # a socket's folder guards it
             "max_heap_bytes": str(heap),
         }
 

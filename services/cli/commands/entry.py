@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 
 from typer.exceptions import Abort, TyperException
 
@@ -15,6 +16,11 @@ from services.rpc.errors import InferplaneError
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
+    # What a command was given, such as a key, is not the next one's.
+    return copy_context().run(_run, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     invocation = Invocation(as_json=asks_for_json(arguments))
     try:
         result = command().main(
