@@ -17,7 +17,7 @@ _BOOTSTRAP = Path(__file__).parents[1] / "deploy" / "envoy" / "bootstrap.yaml"
 _HEAP_BYTES = 2 << 30
 
 
-def render(node_id: str, admin: str, metrics: str, router: str) -> str:
+def render(node_id: str, admin: str, metrics: str, router: str, router_tls: str = "null") -> str:
     """The bootstrap with its placeholders filled; addresses are `host:port` or `unix:/path`."""
     template = string.Template(_BOOTSTRAP.read_text())
     return template.substitute(
@@ -25,6 +25,7 @@ def render(node_id: str, admin: str, metrics: str, router: str) -> str:
         admin_address=json.dumps(_socket(admin)),
         metrics_address=json.dumps(_socket(metrics)),
         router_address=json.dumps(_socket(router)),
+        router_tls=router_tls,
         max_heap_bytes=_HEAP_BYTES,
     )
 
@@ -45,18 +46,25 @@ class EnvoyProcess:
     log: Path
 
     @classmethod
-    async def start(cls, folder: Path, router: str, node_id: str = "edge-1") -> "EnvoyProcess":
+    async def start(
+        cls,
+        folder: Path,
+        router: str,
+        node_id: str = "edge-1",
+        threads: int = 1,
+        router_tls: str = "null",
+    ) -> "EnvoyProcess":
         """Start one in `folder` (short enough for sockets) that asks `router`; it may not have a listener yet."""
         admin, log = folder / f"{node_id}.admin.sock", folder / f"{node_id}.log"
         config, metrics = folder / f"{node_id}.yaml", folder / f"{node_id}.metrics.sock"
-        config.write_text(render(node_id, f"unix:{admin}", f"unix:{metrics}", router))
+        config.write_text(render(node_id, f"unix:{admin}", f"unix:{metrics}", router, router_tls))
         environment = dict(os.environ)
         if (module := EDGE.find()) is not None:
             environment["ENVOY_DYNAMIC_MODULES_SEARCH_PATH"] = str(module.parent)
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 Path(sys.executable).parent / "envoy",
-                *("-c", config, "--concurrency", "1", "--disable-hot-restart"),
+                *("-c", config, "--concurrency", str(threads), "--disable-hot-restart"),
                 *(
                     "--drain-time-s",
                     "2",

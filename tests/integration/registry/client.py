@@ -26,6 +26,7 @@ from inferplane.registry.v1 import (
 
 from services.rpc.channel import connect
 from services.rpc.interceptor import DETAILS_KEY
+from services.rpc.tls import Security
 from tests.models import good
 
 MODEL = good.add()
@@ -106,8 +107,8 @@ async def read(call: Any) -> Any:
 class Client:
     """All of the registry's services at one address."""
 
-    def __init__(self, address: str) -> None:
-        self.channel = connect(address)
+    def __init__(self, address: str, security: Security | None = None) -> None:
+        self.channel = connect(address, security=security)
         self.models = model_service_pb2_grpc.ModelServiceStub(self.channel)
         self.artifacts = artifact_service_pb2_grpc.ArtifactServiceStub(self.channel)
         self.endpoints = endpoint_service_pb2_grpc.EndpointServiceStub(self.channel)

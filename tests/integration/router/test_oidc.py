@@ -108,8 +108,8 @@ async def test_claims_say_what_a_user_may(world: World) -> None:
     everything = await world.sign_in("bob", **{**CALLER, "models": ["*"]})
     assert await answer(world.edge, everything, "other") == "OK"
     path = "/inferplane.registry.v1.EndpointService/ListEndpoints"
+    listing: Any = world.edge.channel.unary_unary(path)
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        listing: Any = world.edge.channel.unary_unary(path)
         await listing(b"", metadata=bearer(everything))
     assert keys.reason(raised.value) == "ROLE_NOT_ALLOWED"
     for missing in CALLER:

@@ -68,6 +68,10 @@ class Mesh:
     def address(self, service: str) -> str:
         return f"unix:{self.folder}/{service}.sock"
 
+    def further_variables(self, _service: str) -> dict[str, str]:
+        """Of a service's environment."""
+        return {}
+
     async def start_process(self, service: str) -> asyncio.subprocess.Process:
         variables = {
             "registry_address": self.address("registry"),
@@ -78,6 +82,7 @@ class Mesh:
             "lease_seconds": str(_LEASE),
             "drain_seconds": "1",
             "edge_auth": "off",
+            **self.further_variables(service),
         }
         with (self.folder / f"{service}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
@@ -113,8 +118,12 @@ class Mesh:
         address = f"unix:{self.folder}/{name}.sock"
         worker = await EchoWorker(name, address).start(*map(str, versions))
         self.workers.append(worker)
-        self.leases[name] = asyncio.create_task(self._renew(worker, versions))
+        self.keep_lease(worker, versions)
         return worker
+
+    def keep_lease(self, worker: EchoWorker, versions: tuple[VersionName, ...]) -> None:
+        """Until the mesh stops."""
+        self.leases[worker.name] = asyncio.create_task(self._renew(worker, versions))
 
     async def _renew(self, worker: EchoWorker, versions: tuple[VersionName, ...]) -> None:
         message = worker_pb2.Worker(
@@ -142,9 +151,13 @@ class Mesh:
 
     async def status(self) -> Any:
         async with channel.connect(self.address("router")) as direct:
-            return await RouterServiceStub(direct).GetStatus(
-                router_service_pb2.GetStatusRequest(), timeout=5, wait_for_ready=True
-            )
+            return await self.status_over(direct)
+
+    async def status_over(self, direct: grpc.aio.Channel) -> Any:
+        """The router's, over a channel to it."""
+        return await RouterServiceStub(direct).GetStatus(
+            router_service_pb2.GetStatusRequest(), timeout=5, wait_for_ready=True
+        )
 
 
 @asynccontextmanager

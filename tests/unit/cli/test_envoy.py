@@ -14,6 +14,7 @@ _VALUES = {
     "admin_address": envoy.address_value(Address(path="/run/a.sock")),
     "metrics_address": envoy.address_value(Address(host="127.0.0.1", port=9901)),
     "router_address": envoy.address_value(Address(path="/run/r.sock")),
+    "router_tls": "null",
     "max_heap_bytes": "1000000",
 }
 
