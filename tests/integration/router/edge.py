@@ -71,6 +71,7 @@ class EdgeUnderTest:
         cls,
         folder: Path,
         wrap: Callable[[Builder], Builder] = lambda builder: builder,
+        threads: int = 1,
         **settings: Any,
     ) -> "EdgeUnderTest":
         router = f"unix:{folder}/router.sock"
@@ -93,7 +94,7 @@ class EdgeUnderTest:
         )
         self.publishing = asyncio.create_task(self.publisher.run())
         await self.start_router()
-        self.envoy = await EnvoyProcess.start(folder, router)
+        self.envoy = await EnvoyProcess.start(folder, router, threads=threads)
         self.channel = channel.connect(edge.address)
         self.stub = GRPCInferenceServiceStub(self.channel)
         self.publisher.hear_registry(CatalogUpdate(changes=(), synced=True, restart=True))
