@@ -18,7 +18,6 @@ from inferplane.metering.v1 import (
     usage_service_pb2_grpc,
 )
 
-from services.metering.adapters.arrow_table import ArrowTable
 from services.metering.adapters.http_webhook import HttpWebhook
 from services.metering.adapters.sql_alerts import SqlAlerts
 from services.metering.adapters.sql_charges import SqlCharges
@@ -26,6 +25,7 @@ from services.metering.adapters.sql_ledger import SqlLedger
 from services.metering.adapters.sql_prices import SqlPrices
 from services.metering.adapters.sql_reports import SqlReports
 from services.metering.adapters.sql_usage import SqlUsage
+from services.metering.adapters.table_files import open_table
 from services.metering.area import Surroundings
 from services.metering.domain.focus import Account
 from services.metering.drivers.exports import Exports
@@ -127,7 +127,7 @@ def build(around: Surroundings, projects: Projects, keys: Keys) -> LedgerArea:
         prices,
         tags,
         Account(settings.billing_account, settings.currency),
-        ArrowTable,
+        open_table,
     )
     answers = _Services(
         usage=UsageService(ingest),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from services.metering.domain.export import Holds, TableColumn, columns
 from services.metering.domain.ledger import EntryKind
 from services.metering.domain.money import ONE
-from services.metering.domain.period import Grain
+from services.metering.domain.period import Grain, period_of
 from services.metering.domain.price import Price
 from services.metering.domain.unit import Unit
 
@@ -35,6 +35,7 @@ COLUMNS: tuple[TableColumn, ...] = (
     *columns(Holds.TIME, "BillingPeriodEnd", "BillingPeriodStart"),
     *columns(Holds.TEXT, "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency"),
     *columns(Holds.TIME, "ChargePeriodEnd", "ChargePeriodStart"),
+    *columns(Holds.TEXT, "CommitmentDiscountStatus"),
     *columns(Holds.DECIMAL, "ConsumedQuantity"),
     *columns(Holds.TEXT, "ConsumedUnit"),
     *columns(Holds.DECIMAL, "ContractedCost", "ContractedUnitPrice", "EffectiveCost"),
@@ -96,6 +97,8 @@ def line(charge: Charge, account: Account, tags: Mapping[str, str]) -> tuple[obj
         "ChargePeriodStart": charge.day * _HOUR_US,
         "ChargePeriodEnd": (charge.day + 24) * _HOUR_US,
         **dict.fromkeys(("InvoiceIssuerName", "ProviderName", "PublisherName"), _NAME),
+        # Known before it is sent: its lines sum to what the project is to pay for the month.
+        "InvoiceId": f"{account.name}/{charge.project or '-'}/{period_of(Grain.MONTH, month)}",
         "ServiceCategory": "AI and Machine Learning",
         "ServiceName": _NAME,
         "ServiceSubcategory": "AI Platforms",
