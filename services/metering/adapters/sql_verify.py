@@ -97,6 +97,7 @@ def verify(connection: sa.Connection, known_number: int, known_hash: bytes) -> V
         sql_sums_check.check_moments(connection, found, walk.moments)
     sql_sums_check.check_duplicates(connection, found)
     _check_strays(walk)
+    _check_dropped(walk)
     return found
 
 
@@ -271,3 +272,19 @@ def _check_strays(walk: _Walk) -> None:
         ).scalar_one()
         if strays:
             walk.found.add("ROWS_CHANGED", table, f"{strays} rows that belong to no entry")
+
+
+def _check_dropped(walk: _Walk) -> None:
+    """Retention has dropped what it says, and nothing else."""
+    told = walk.connection.exec_driver_sql(
+        "SELECT coalesce(sum(dropped_rows), 0) FROM usage_retention"
+    ).scalar_one()
+    there = walk.connection.exec_driver_sql(
+        "SELECT count(*) FROM usage_rows WHERE entry <= ?", (walk.dropped,)
+    ).scalar_one()
+    if told != walk.found.dropped_rows or there:
+        walk.found.add(
+            "ROWS_CHANGED",
+            "usage_retention",
+            f"{told} rows are said to be dropped, {walk.found.dropped_rows} are, {there} are still there",
+        )
