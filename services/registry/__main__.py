@@ -64,17 +64,29 @@ from services.rpc.channel import connect
 from services.rpc.clock import SystemClock
 from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
+from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer, stop_requested
 from services.rpc.settings import SettingsError, load
 from services.rpc.telemetry import configure_logs, serve_metrics
-from services.rpc.peer_kind import PeerKind
 from services.rpc.tls import Security
 
 _log = structlog.get_logger(__name__)
 
 _LONGEST_DATABASE_PATH = 504  # bytes; SQLite takes 512 with the suffix of its journal
 _LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what chunks, pages and watch responses need
-_CALLERS = frozenset({PeerKind.EDGE, PeerKind.WORKER, PeerKind.SERVICE})
+# Who may call over TLS; workers no more than what they need.
+_CALLERS = frozenset({PeerKind.EDGE, PeerKind.SERVICE})
+_CALLERS_OF = dict.fromkeys(
+    (
+        "grpc.health.v1.Health",
+        "inferplane.registry.v1.WatchService",
+        "inferplane.registry.v1.ArtifactService/DownloadArtifact",
+        "inferplane.registry.v1.ModelService/SetModelVersionTuning",
+        "inferplane.discovery.v1.DiscoveryService/RegisterWorker",
+        "inferplane.discovery.v1.DiscoveryService/DeregisterWorker",
+    ),
+    _CALLERS | {PeerKind.WORKER},
+)
 _SERVICES = [
     service.full_name
     for module in (
@@ -271,7 +283,7 @@ async def serve(
             max_message_bytes=max(settings.max_message_bytes, _LEAST_MESSAGE_BYTES),
             interceptors=[MetricsInterceptor(metrics)],
             security=security,
-            guard=peers.guard(settings.registry_address, security, _CALLERS),
+            guard=peers.guard(settings.registry_address, security, _CALLERS, _CALLERS_OF),
         )
         register(server, parts)
         await server.start([*_SERVICES, *SERVICES])

@@ -20,7 +20,7 @@ def guard(
     address: str,
     security: Security,
     allowed: Collection[PeerKind],
-    of_services: Mapping[str, Collection[PeerKind]] | None = None,
+    otherwise: Mapping[str, Collection[PeerKind]] | None = None,
 ) -> Guard | None:
     """The guard of a server at `address`; None where no certificates are shown.
 
@@ -28,15 +28,17 @@ def guard(
         address: where it listens.
         security: of TCP.
         allowed: who may call it.
-        of_services: the same for single services, by full name.
+        otherwise: the same for single services or methods: `package.Service`, `package.Service/Method`.
     """
     if security.files is None or addresses.parse(address).path is not None:
         return None
-    others = of_services or {}
+    others = otherwise or {}
 
     def check(context: grpc.aio.ServicerContext[Any, Any], method: str) -> None:
         said = kinds_of(uri.decode() for uri in context.auth_context().get(_URIS, ()))
-        if said.isdisjoint(others.get(method[1 : method.rfind("/")], allowed)):
+        name = method[1:]
+        service = name[: name.rfind("/")]
+        if said.isdisjoint(others.get(name, others.get(service, allowed))):
             raise refused(said, method)
 
     return check

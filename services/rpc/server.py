@@ -10,6 +10,7 @@ import grpc
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
 
 from services.rpc import address as addresses
 from services.rpc.errors import UnavailableError
@@ -81,8 +82,7 @@ class RpcServer:
         """
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.grpc)
         names = [*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME]
-        # It asks which class the server is of.
-        reflection.enable_server_reflection(names, self._server)
+        add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), self.grpc)
         await self.health.set("", NOT_SERVING)
         files = self._security.files_for(self._address)
         addresses.prepare_socket(self._address)

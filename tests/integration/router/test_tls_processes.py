@@ -89,8 +89,13 @@ async def test_every_hop_is_tls_and_certificates_change_meanwhile(folder: Path) 
         await mesh.router.wait()
         mesh.router = await mesh.start_process("router")
         await until(lambda: _is_in_sync(mesh), seconds=60)
-        stranger = mesh.security("stranger", PeerKind.WORKER)
-        async with channel.connect(mesh.address("router"), security=stranger) as direct:
+        worker = mesh.security("stranger", PeerKind.WORKER)
+        async with channel.connect(mesh.address("registry"), security=worker) as direct:
+            stub = endpoint_service_pb2_grpc.EndpointServiceStub(direct)
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await stub.ListEndpoints(endpoint_service_pb2.ListEndpointsRequest(), timeout=60)
+        assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        async with channel.connect(mesh.address("router"), security=worker) as direct:
             with pytest.raises(grpc.aio.AioRpcError) as raised:
                 await mesh.status_over(direct)
         assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
