@@ -57,6 +57,7 @@ class Order:
     in_flight: int
     connections: int
     seconds: float
+    fields: tuple[tuple[str, str], ...] = ()  # further headers of each call
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ def generate(order: Order) -> Cell:
     exchanges = mlp.exchanges(server.model, VERSION)
     if server.name == "echo":
         exchanges = [Exchange(e.body, exchanges[0].answer) for e in exchanges]
-    load = Load(server.address, exchanges, min(order.connections, order.in_flight))
+    fields = [(name, value) for name, value in order.fields]
+    load = Load(server.address, exchanges, min(order.connections, order.in_flight), fields)
     checked = load.keep(order.in_flight, calls=_CHECKED)
     if checked.wrong:
         raise AssertionError(f"{checked.wrong} of {_CHECKED} answers are wrong")
@@ -203,6 +205,7 @@ class Plan:
     in_flight: list[int]
     connections: int
     seconds: float
+    fields: tuple[tuple[str, str], ...] = ()  # further headers of each call
 
 
 async def compare(title: str, servers: dict[str, Server], plan: Plan) -> dict[str, list[Cell]]:
