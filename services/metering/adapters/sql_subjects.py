@@ -75,6 +75,13 @@ def load(connection: sa.Connection, wanted: Sequence[int] | None = None) -> dict
     return {row[0]: _subject(row) for row in rows}
 
 
+def sources(connection: sa.Connection) -> dict[int, str]:
+    """Names of outboxes by their numbers."""
+    return {
+        row[0]: row[1] for row in connection.exec_driver_sql("SELECT id, source FROM usage_sources")
+    }
+
+
 def account_numbers(connection: sa.Connection, names: Sequence[str]) -> dict[str, int]:
     """Accounts' numbers by their names; new ones get one."""
     asked = (json.dumps(sorted(set(names))),)

@@ -43,7 +43,7 @@ def check_balances(connection: sa.Connection, found: Verification) -> None:
     """Each account's balance is the sum of its postings."""
     kept, summed = sql_entries.balances(connection), sql_entries.summed_balances(connection)
     for account in sorted({*kept, *summed}):
-        if kept.get(account, 0) != summed.get(account, 0):
+        if kept.get(account) != summed.get(account):
             found.add(
                 "BALANCE_MISMATCH",
                 account,
@@ -163,13 +163,13 @@ def _by_period(
 ) -> dict[tuple[int, int], tuple[int, int]]:
     """Requests and charged amounts of a grain's sums, by subject and period."""
     found: dict[tuple[int, int], tuple[int, int]] = {}
-    start = "start - start % 24" if period is Grain.DAY else "start"
+    start = "start - start % 24" if grain is Grain.HOUR else "start"
     for subject, begins, requests, charged in connection.exec_driver_sql(
         f"SELECT subject, {start}, sum(requests + lost_attempts), sum(charged) FROM usage_rollups"  # noqa: S608
         " WHERE grain = ? GROUP BY 1, 2",
         (int(grain),),
     ):
-        key = subject, period.start(begins)
+        key = subject, begins if grain is period else period.start(begins)
         before = found.get(key, (0, 0))
         found[key] = before[0] + requests, before[1] + charged
     return {key: sums for key, sums in found.items() if sums != (0, 0)}

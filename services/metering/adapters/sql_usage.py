@@ -144,6 +144,7 @@ def _store(
         subject=stored_subject,
         columns=usage.columns,
         subjects=known,
+        source=usage.source,
         telemetry=usage.telemetry,
         superseded=[(loss.loser.row, loss.winner, loss.attempts) for loss in losses],
     )

@@ -30,6 +30,8 @@ from services.metering.domain.usage import Subject
 from services.metering.domain.verification import Verification
 
 _ENTRIES_AT_ONCE = 50
+# What values raise that are none of those that are written.
+_UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, sa.exc.NoResultFound)
 
 
 @dataclass(slots=True)
@@ -41,6 +43,7 @@ class _Walk:
     subjects: Mapping[int, Subject]
     book: PriceBook
     dropped: int  # up to this entry rows were dropped
+    sources: Mapping[int, str]
     before: bytes = NO_HASH
     number: int = 0
     next_row: int = 1
@@ -68,12 +71,23 @@ def verify(connection: sa.Connection, known_number: int, known_hash: bytes) -> V
         known_hash: that hash.
     """
     found = Verification()
+    try:
+        _look(connection, found, known_number, known_hash)
+    except _UNREADABLE as error:
+        found.add("UNREADABLE", "database", f"a value that was never written: {error}")
+    return found
+
+
+def _look(
+    connection: sa.Connection, found: Verification, known_number: int, known_hash: bytes
+) -> None:
     walk = _Walk(
         connection=connection,
         found=found,
         subjects=sql_subjects.load(connection),
         book=PriceBook(sql_prices.load_prices(connection)),
         dropped=dropped_upto(connection),
+        sources=sql_subjects.sources(connection),
     )
     known = NO_HASH
     while entries := _entries_after(connection, walk.number):
@@ -98,7 +112,6 @@ def verify(connection: sa.Connection, known_number: int, known_hash: bytes) -> V
     sql_sums_check.check_duplicates(connection, found)
     _check_strays(walk)
     _check_dropped(walk)
-    return found
 
 
 def _entries_after(connection: sa.Connection, number: int) -> list[tuple[Entry, bytes]]:
@@ -177,6 +190,7 @@ def _check_rows(
         subject=np.array(rows.subjects, dtype=np.int64),
         columns=rows.columns,
         subjects=walk.subjects,
+        source=walk.sources.get(entry.source, ""),
         telemetry=sql_rows.telemetry_of(walk.connection, entry.first_row, entry.row_count),
         superseded=[(row[0], row[1], row[2]) for row in superseded],
     )

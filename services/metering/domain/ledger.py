@@ -112,6 +112,7 @@ class HashedRows:
     subject: Column  # as the store numbers them
     columns: Mapping[str, Column]
     subjects: Mapping[int, Subject]
+    source: str
     telemetry: Sequence[Telemetry]
     superseded: Iterable[
         tuple[int, int, int]
@@ -124,6 +125,7 @@ class HashedRows:
             digest.update(column.astype("<i8").tobytes())
         used = sorted(set(self.subject.tolist()))
         says = [
+            self.source,
             [[number, *_words(self.subjects.get(number))] for number in used],
             [
                 [

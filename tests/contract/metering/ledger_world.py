@@ -50,7 +50,9 @@ class LedgerWorld:
                 project=scope.get("project", ""),
                 model=scope.get("model", ""),
                 version=scope.get("version", ""),
-                valid_from=datetime.fromisoformat(scope.get("valid_from", "2020-01-01T00:00+00:00")),
+                valid_from=datetime.fromisoformat(
+                    scope.get("valid_from", "2020-01-01T00:00+00:00")
+                ),
             )
         )
 
@@ -59,7 +61,7 @@ class LedgerWorld:
         rows = await self.sql(
             f"SELECT {', '.join(f'sum({name})' for name in SUMS)} FROM usage_rollups WHERE grain = 1"
         )
-        return {name: value or 0 for name, value in zip(SUMS, rows[0], strict=True)}
+        return {name: int(str(value or 0)) for name, value in zip(SUMS, rows[0], strict=True)}
 
     async def problems(self) -> list[str]:
         found = await self.ledger.verify(0, b"")
