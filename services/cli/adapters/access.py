@@ -1,6 +1,7 @@
 """How the edge is called: with which API key, and by TLS or not. The one place for gRPC and HTTP."""
 
 import ipaddress
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,6 +12,7 @@ import grpc
 from pydantic import SecretStr
 
 from services.cli.adapters import edge_target
+from services.cli.adapters.edge_target import EdgeTarget
 from services.cli.adapters.keyed_channel import KeyedChannel
 from services.cli.adapters.state_directory import StateDirectory, default_path
 from services.cli.domain.exit_code import UsageError
@@ -82,7 +84,10 @@ def origin(address: str) -> str | None:
 def headers(address: str) -> dict[str, str]:
     """What an HTTP request to `address` carries."""
     found = credential(address)
-    return dict(found.metadata) if found else {}
+    if found is None:
+        return {}
+    _warn_of_plain(edge_target.parse(address))
+    return dict(found.metadata)
 
 
 def metadata(address: str) -> tuple[tuple[str, str], ...]:
@@ -93,9 +98,23 @@ def metadata(address: str) -> tuple[tuple[str, str], ...]:
 
 def open_channel(address: str) -> grpc.aio.Channel:
     """A channel to `address` whose calls carry the key, if there is one."""
-    channel = edge_target.open_channel(edge_target.parse(address))
+    target = edge_target.parse(address)
+    channel = edge_target.open_channel(target)
     found = credential(address)
-    return KeyedChannel(channel, found.metadata) if found else channel
+    if found is None:
+        return channel
+    _warn_of_plain(target)
+    return KeyedChannel(channel, found.metadata)
+
+
+def _warn_of_plain(target: EdgeTarget) -> None:
+    address = target.address
+    if target.is_secure or address.path is not None or _is_here(address):
+        return
+    sys.stderr.write(
+        f"warning: the API key goes to {address} in plain text, for whoever listens on the way;"
+        f" where that edge speaks TLS: --address https://{address}\n"
+    )
 
 
 def credential_of(state: StateDirectory) -> Credential | None:

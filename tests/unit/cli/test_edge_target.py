@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.adapters import edge_target, http
+from services.cli.adapters import access, edge_target, http
 from services.cli.domain.exit_code import UsageError
 from services.cli.domain.failures import NOT_TRUSTED
 from services.rpc.errors import InvalidArgumentError, UnavailableError
@@ -87,3 +87,22 @@ def test_an_edge_of_ones_own_authority(
         edge_target.context(target)
     with pytest.raises(UsageError):
         edge_target.open_channel(target)
+
+
+@pytest.mark.parametrize(
+    ("address", "warns"),
+    [
+        ("http://edge.example:8080", True),
+        ("https://edge.example", False),
+        ("127.0.0.1:8080", False),
+        ("localhost:8080", False),
+        ("unix:/run/e.sock", False),
+    ],
+)
+def test_a_key_in_plain_text_is_warned_of(
+    address: str, *, warns: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beyond this machine, unless it goes by TLS."""
+    with access.given("token", "a test"):
+        assert access.headers(address) == {"authorization": "Bearer token"}
+    assert ("plain text" in capsys.readouterr().err) is warns
