@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+import grpc
 import prometheus_client
 import structlog
 import uvloop
@@ -32,6 +33,7 @@ from services.worker.adapters.runtime_memory import RuntimeMemory, share_heaps
 from services.worker.adapters.tuning_client import RegistryTunings
 from services.worker.drivers.assignments import AssignmentFollower
 from services.worker.drivers.flight_watch import FlightWatch
+from services.worker.drivers.roster import Roster
 from services.worker.drivers.runner_parts import RunnerDefaults, RunnerParts
 from services.worker.drivers.upkeep import Upkeep
 from services.worker.drivers.worker import Worker
@@ -43,7 +45,7 @@ from services.worker.ports.languages import Languages
 from services.worker.servicers.grpc_inference import AnswerSource
 from services.worker.servicers.text_answer import ReaderBounds
 from services.worker.settings import WorkerSettings
-from services.worker.texts import texts
+from services.worker.texts import Texts, texts
 
 _log = structlog.get_logger("services.worker")
 
@@ -78,20 +80,8 @@ async def serve(config: WorkerSettings) -> None:
         )
         rpc = listening(config, security)
         worker = Worker(lease_seconds=config.lease_seconds, health=rpc)
-        folder = config.state_dir / "cache"
-        probe = _probe(config, name)
-        stack.callback(probe.close)
         memory = RuntimeMemory(config.run_memory_bytes or bytes_allowed() * 3 // 4)
-        sources = _Sources(
-            DiskArtifactCache(folder, RegistryFiles(registry), config.cache_bytes, name.worker),
-            probe,
-            RegistryTunings(registry),
-            FlightBoxes(folder / "flights", name.worker),
-            ChildReruns(_bounds(config)),
-        )
-        sources.flights.open()
-        stack.callback(sources.flights.close)
-        bounds = ReaderBounds(config.stalled_reader_seconds, config.stalled_reader_bytes)
+        sources = _sources(config, name, registry, stack)
         looked_at = await asyncio.to_thread(texts, config)
         stack.callback(looked_at.captures.close)
         counting = await accounting(config, name, looked_at.watch.scores, stack)
@@ -99,16 +89,7 @@ async def serve(config: WorkerSettings) -> None:
         roster = worker.furnish(
             replace(parts, accounts=None if counting is None else counting.accounts)
         )
-        rpc.serve(
-            AnswerSource(
-                roster,
-                worker.is_ready,
-                RELEASE,
-                config.max_message_bytes,
-                reader=bounds,
-                watch=looked_at.watch,
-            )
-        )
+        rpc.serve(_answer_source(config, roster, worker, looked_at))
         identity = _identity(config, name, await rpc.start())
         stack.push_async_callback(rpc.stop, _LAST_GRACE)
         registration = DiscoveryRegistration(discovery, identity, config.lease_seconds)
@@ -132,6 +113,37 @@ async def serve(config: WorkerSettings) -> None:
         await registration.end()
         if counting is not None:
             await counting.finish()
+
+
+def _sources(
+    config: WorkerSettings, name: WorkerName, registry: grpc.aio.Channel, stack: AsyncExitStack
+) -> _Sources:
+    folder = config.state_dir / "cache"
+    probe = _probe(config, name)
+    stack.callback(probe.close)
+    sources = _Sources(
+        DiskArtifactCache(folder, RegistryFiles(registry), config.cache_bytes, name.worker),
+        probe,
+        RegistryTunings(registry),
+        FlightBoxes(folder / "flights", name.worker),
+        ChildReruns(_bounds(config)),
+    )
+    sources.flights.open()
+    stack.callback(sources.flights.close)
+    return sources
+
+
+def _answer_source(
+    config: WorkerSettings, roster: Roster, worker: Worker, looked_at: Texts
+) -> AnswerSource:
+    return AnswerSource(
+        roster,
+        worker.is_ready,
+        RELEASE,
+        config.max_message_bytes,
+        reader=ReaderBounds(config.stalled_reader_seconds, config.stalled_reader_bytes),
+        watch=looked_at.watch,
+    )
 
 
 def _parts(
