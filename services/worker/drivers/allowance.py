@@ -278,6 +278,8 @@ class Allowances:
     def _is_useless(
         self, share: Share, caller: Caller, version: VersionName, need: Need, now: float
     ) -> bool:
+        if share.terms.stop_streams:  # any of it is of use
+            return share.refuses(share.free(now, self.renewed_until) + 1, now, self.renewed_until)
         rates = self.rates_of(share, caller, version) or _NO_RATES
         return share.refuses(cost(share.terms.unit, need, rates), now, self.renewed_until)
 
@@ -294,7 +296,8 @@ class Allowances:
         return share.lease_at(self.serial, self.clock.now().timestamp(), now)
 
     def ask_for(self, share: Share, missing: int) -> None:
-        if not share.refuses(missing, self.clock.monotonic(), self.renewed_until):
+        # Any of it is of use.
+        if not share.refuses(1, self.clock.monotonic(), self.renewed_until):
             share.stretch = max(share.stretch, missing)
             self.asked.set()
 

@@ -1,10 +1,11 @@
 """Budgets for tests: the real service on a unix socket with its database, and workers' allowances beside it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import grpc
 from inferplane.metering.v1 import (
@@ -23,15 +24,20 @@ from services.metering.ports.rates import Rates
 from services.metering.servicers.budget_service import BudgetService
 from services.metering.servicers.lease_service import LeaseService
 from services.rpc import channel
-from services.rpc.clock import SystemClock
+from services.rpc.clock import Clock, SystemClock
 from services.rpc.errors import NotFoundError
-from services.rpc.names import ProjectName
+from services.rpc.names import ProjectName, VersionName
 from services.rpc.server import RpcServer
 from services.worker.adapters.lease_client import LeaseClient
+from services.worker.domain.caller import Caller
+from services.worker.domain.need import Need
 from services.worker.drivers.allowance import Allowances
 from services.worker.drivers.lease_rounds import LeaseRounds
+from services.worker.ports.allowance import Reservation
 
 MESSAGE_BYTES = 8 * 1024 * 1024
+LEASE_SECONDS = 10.0
+VERSION = VersionName("m", "1")
 
 
 class KnownProjects:
@@ -64,14 +70,16 @@ class Metering:
 
 
 @asynccontextmanager
-async def metering(folder: Path, *, lease_seconds: float = 10.0) -> AsyncIterator[Metering]:
+async def metering(folder: Path, clock: Clock | None = None) -> AsyncIterator[Metering]:
     """Serve budgets out of the folder's database until the block ends."""
     address = f"unix:{folder / 'budgets.sock'}"
     alerts: list[Alert] = []
     rates = FixedRates()
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database.open(folder / "metering.db"))
-        desk = LeaseDesk(SqlBudgetStore(database), SystemClock(), lease_seconds, alerts.append)
+        desk = LeaseDesk(
+            SqlBudgetStore(database), clock or SystemClock(), LEASE_SECONDS, alerts.append
+        )
         await desk.open()
         server = RpcServer(address=address, max_message_bytes=MESSAGE_BYTES)
         budget_service_pb2_grpc.add_BudgetServiceServicer_to_server(
@@ -90,9 +98,16 @@ async def metering(folder: Path, *, lease_seconds: float = 10.0) -> AsyncIterato
 
 
 @asynccontextmanager
-async def worker(address: str, holder: str, failure: str = "open") -> AsyncIterator[Allowances]:
-    """A worker's allowances that exchange with metering until the block ends, which gives everything back."""
-    allowances = Allowances(SystemClock(), "closed" if failure == "closed" else "open")
+async def worker(
+    address: str,
+    holder: str,
+    *,
+    failure: Literal["open", "closed"] = "open",
+    clock: Clock | None = None,
+    dies: bool = False,
+) -> AsyncIterator[Allowances]:
+    """A worker's allowances that exchange with metering until the block ends: it gives everything back, or dies."""
+    allowances = Allowances(clock or SystemClock(), failure)
     async with channel.connect(address) as to_metering:
         rounds = LeaseRounds(allowances, LeaseClient(to_metering, holder))
         running = asyncio.create_task(rounds.run())
@@ -101,7 +116,8 @@ async def worker(address: str, holder: str, failure: str = "open") -> AsyncItera
         finally:
             running.cancel()
             await asyncio.wait([running])
-            await rounds.end()
+            if not dies:
+                await rounds.end()
 
 
 def stub(to_metering: grpc.aio.Channel) -> budget_service_pb2_grpc.BudgetServiceStub:
@@ -118,3 +134,24 @@ async def make_budget(
     )
     made = await stub(to_metering).CreateBudget(request)
     return made.budget
+
+
+async def status(to_metering: grpc.aio.Channel, name: str = "b") -> budget_pb2.BudgetStatus:
+    """Where a budget stands."""
+    request = budget_service_pb2.GetBudgetRequest(name=f"projects/acme/budgets/{name}")
+    return (await stub(to_metering).GetBudget(request, wait_for_ready=True)).budget.status
+
+
+async def reserved(
+    allowances: Allowances, need: Need, key: str = "k", version: VersionName = VERSION
+) -> Reservation:
+    """Set aside, after waiting where that is asked for."""
+    found = allowances.reserve(Caller("acme", key, "e"), version, need)
+    return await found if isinstance(found, Awaitable) else found
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
+    """Ask again until it holds; TimeoutError if it doesn't."""
+    async with asyncio.timeout(seconds):
+        while not await holds():  # noqa: ASYNC110 - a service is asked
+            await asyncio.sleep(0.01)
