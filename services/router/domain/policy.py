@@ -1,7 +1,8 @@
 """Who may call, as the edge must know it: keys that sign, issuers that are believed, what was revoked, limits."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 _T = TypeVar("_T")
@@ -83,7 +84,7 @@ class PolicyUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The whole picture; each part is sorted."""
+    """The whole picture; each part is sorted, and the very same object until it changes."""
 
     signing_keys: tuple[SigningKey, ...] = ()
     issuers: tuple[Issuer, ...] = ()
@@ -94,34 +95,54 @@ class Policy:
 
 @dataclass(slots=True)
 class _Facts:
+    """What holds. There may be hundreds of thousands of facts: only parts that have changed are looked at again."""
+
     signing_keys: dict[str, SigningKey] = field(default_factory=dict)
     issuers: dict[str, Issuer] = field(default_factory=dict)
-    revoked: set[str] = field(default_factory=set)
+    revoked_keys: set[str] = field(default_factory=set)
+    disabled_projects: set[str] = field(default_factory=set)
     limits: dict[str, Limits] = field(default_factory=dict)
+    _picture: Policy = field(default_factory=Policy)
+    _stale: set[str] = field(default_factory=set)  # fields of the picture
 
     def apply(self, changes: Iterable[PolicyChange]) -> None:
         for change in changes:
             match change:
                 case SigningKeyChange(kid, key):
                     _put(self.signing_keys, kid, key)
+                    self._stale.add("signing_keys")
                 case IssuerChange(issuer, value):
                     _put(self.issuers, issuer, value)
+                    self._stale.add("issuers")
                 case LimitsChange(name, limits):
                     _put(self.limits, name, limits)
-                case RevocationChange(name, True):
-                    self.revoked.add(name)
-                case RevocationChange(name, False):
-                    self.revoked.discard(name)
+                    self._stale.add("limits")
+                case RevocationChange(name, revoked):
+                    self._revoke(name, revoked=revoked)
+
+    def _revoke(self, name: str, *, revoked: bool) -> None:
+        of_key = "/keys/" in name
+        names = self.revoked_keys if of_key else self.disabled_projects
+        ident = name.rpartition("/")[2]
+        (names.add if revoked else names.discard)(ident)
+        self._stale.add("revoked_keys" if of_key else "disabled_projects")
 
     def picture(self) -> Policy:
-        parts = [name.split("/") for name in self.revoked]
-        return Policy(
-            signing_keys=tuple(sorted(self.signing_keys.values())),
-            issuers=tuple(sorted(self.issuers.values())),
-            revoked_keys=tuple(sorted(part[3] for part in parts if len(part) == 4)),
-            disabled_projects=tuple(sorted(part[1] for part in parts if len(part) == 2)),
-            limits=tuple(sorted(self.limits.items())),
-        )
+        """Parts that have not changed are the very same objects as before."""
+        now, stale = self._picture, self._stale
+        if "signing_keys" in stale:
+            now = replace(now, signing_keys=tuple(sorted(self.signing_keys.values())))
+        if "issuers" in stale:
+            now = replace(now, issuers=tuple(sorted(self.issuers.values())))
+        if "revoked_keys" in stale:
+            now = replace(now, revoked_keys=tuple(sorted(self.revoked_keys)))
+        if "disabled_projects" in stale:
+            now = replace(now, disabled_projects=tuple(sorted(self.disabled_projects)))
+        if "limits" in stale:
+            now = replace(now, limits=tuple(sorted(self.limits.items(), key=itemgetter(0))))
+        stale.clear()
+        self._picture = now
+        return now
 
 
 class PolicyBook:

@@ -12,13 +12,14 @@ class ResourceBuilder:
     def __init__(self, settings: edge.Edge) -> None:
         self._settings = settings
         self._listener = listener.resource(settings)
+        self._filters = policy_filters.PolicyFilters(has_module=settings.has_module)
 
     def build(self, topology: Topology, policy: Policy | None = None) -> list[Resource]:
         """Listener, its filters that change, routes, clusters and assignments."""
         settings = self._settings
         filters = []
         if settings.asks_for_keys and policy is not None:
-            filters = policy_filters.resources(policy, has_module=settings.has_module)
+            filters = self._filters.resources(policy)
         return [
             *tls.secrets(self._settings),
             self._listener,

@@ -1,6 +1,5 @@
 """The filter that keeps keys and projects within their limits: our module, or what Envoy has of it by itself."""
 
-from functools import lru_cache
 from typing import Any
 
 from envoy.extensions.filters.http.dynamic_modules.v3.dynamic_modules_pb2 import (
@@ -18,7 +17,6 @@ _UNLIMITED = 4_000_000_000
 _FILL_SECONDS = 0.05  # Envoy's own least
 
 
-@lru_cache(2)
 def by_module(limits: ByName) -> Any:
     """Requests a second and requests in flight, by lines of `name rate burst concurrent shadow`."""
     lines = [
@@ -32,7 +30,6 @@ def by_module(limits: ByName) -> Any:
     )
 
 
-@lru_cache(2)
 def by_envoy(limits: ByName) -> Any:
     """Requests a second only; limits in shadow mode are not looked at, and each change begins all of them anew."""
     kept = [(name, of) for name, of in limits if of.requests_per_second and not of.shadow]

@@ -5,7 +5,7 @@ the edge calls UNAVAILABLE).
 """
 
 import json
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any
 
 import jwt
@@ -41,20 +41,33 @@ _CACHED_TOKENS = 4096  # verified ones, for each of Envoy's threads
 _PROJECT = "^[a-z0-9][a-z0-9-]{0,62}$"
 
 
-def resources(policy: Policy, *, has_module: bool) -> list[Resource]:
-    """All of them."""
-    limits = limit_filter.by_module if has_module else limit_filter.by_envoy
-    return [
-        _keys(policy.signing_keys, policy.issuers),
-        _revocations(
-            policy.revoked_keys, policy.disabled_projects, has_issuers=bool(policy.issuers)
-        ),
-        _resource(edge.LIMITS_FILTER, limits(policy.limits)),
-    ]
+class PolicyFilters:
+    """Makes them anew only of parts of the policy that have changed, of which each may be large."""
+
+    def __init__(self, *, has_module: bool) -> None:
+        self._limits = limit_filter.by_module if has_module else limit_filter.by_envoy
+        # By filter: the parts that it was made of, and what became of them.
+        self._made: dict[str, tuple[tuple[object, ...], Resource]] = {}
+
+    def resources(self, policy: Policy) -> list[Resource]:
+        """All of them."""
+        keys, issuers = policy.signing_keys, policy.issuers
+        revoked, disabled = policy.revoked_keys, policy.disabled_projects
+        return [
+            self._once(edge.KEYS_FILTER, _keys, keys, issuers),
+            self._once(edge.REVOCATIONS_FILTER, _revocations, revoked, disabled, issuers),
+            self._once(edge.LIMITS_FILTER, self._limits, policy.limits),
+        ]
+
+    def _once(self, name: str, make: Callable[..., Any], *parts: object) -> Resource:
+        made = self._made.get(name)
+        # Compared by what they are, not by what is in them: that would take as long as making them.
+        if made is None or any(a is not b for a, b in zip(made[0], parts, strict=True)):
+            made = self._made[name] = parts, _resource(name, make(*parts))
+        return made[1]
 
 
-@lru_cache(4)
-def _keys(signing_keys: tuple[SigningKey, ...], issuers: tuple[Issuer, ...]) -> Resource:
+def _keys(signing_keys: tuple[SigningKey, ...], issuers: tuple[Issuer, ...]) -> Any:
     """Tokens are verified, and what they claim becomes headers and metadata."""
     jwks = json.dumps({"keys": [json.loads(key.jwk) for key in signing_keys]})
     ours = Issuer(
@@ -71,11 +84,10 @@ def _keys(signing_keys: tuple[SigningKey, ...], issuers: tuple[Issuer, ...]) -> 
             continue
         name = claims.provider(index)
         providers[name] = _provider(issuer, name, key_claim="sub")
-    message = JwtAuthentication(
+    return JwtAuthentication(
         providers=providers,
         rules=[{"match": {"prefix": "/"}, "requires": _any_of(sorted(providers))}],
     )
-    return _resource(edge.KEYS_FILTER, message)
 
 
 def _has_key(jwks: str) -> bool:
@@ -128,15 +140,14 @@ def _provider(issuer: Issuer, name: str, key_claim: str) -> dict[str, Any]:
     }
 
 
-@lru_cache(4)
 def _revocations(
-    keys: tuple[str, ...], projects: tuple[str, ...], *, has_issuers: bool
-) -> Resource:
+    keys: tuple[str, ...], projects: tuple[str, ...], issuers: tuple[Issuer, ...]
+) -> Any:
     """Tokens that are good in themselves, of keys and projects that are not let in."""
     let_in = _on_match("let-in", rbac_pb2.RBAC.ALLOW)
     otherwise = _unless(edge.PROJECT_HEADER, projects, "project", let_in)
     otherwise = _unless(edge.KEY_HEADER, keys, "revoked", otherwise)
-    if has_issuers:  # what others' tokens claim may be anything
+    if issuers:  # what others' tokens claim may be anything
         plain = {
             "single_predicate": {
                 "input": _header(edge.PROJECT_HEADER),
@@ -152,18 +163,40 @@ def _revocations(
         }
     nothing = {"matcher": Matcher(on_no_match=otherwise)} if "matcher" not in otherwise else {}
     matcher = (nothing or otherwise)["matcher"]
-    return _resource(edge.REVOCATIONS_FILTER, RBAC(matcher=matcher))
+    return RBAC(matcher=matcher)
 
 
 def _unless(
     header: str, values: tuple[str, ...], name: str, otherwise: dict[str, Any]
 ) -> dict[str, Any]:
     """A step that refuses these values of the header; a lookup costs the same for one and for thousands."""
+    values = tuple(
+        value for value in values if value.isascii()
+    )  # others are no ids, nor in headers
     if not values:
         return otherwise
-    refused = dict.fromkeys(values, _on_match(name, rbac_pb2.RBAC.DENY))
-    tree = {"input": _header(header), "exact_match_map": {"map": refused}}
-    return {"matcher": Matcher(matcher_tree=tree, on_no_match=otherwise)}
+    matcher = Matcher(matcher_tree={"input": _header(header)}, on_no_match=otherwise)
+    refused = Matcher.OnMatch(**_on_match(name, rbac_pb2.RBAC.DENY)).SerializeToString()
+    # As protobuf writes a map; entry by entry through Python's messages it takes many times as long.
+    tail = _field(2, refused)
+    heads = {size: _head(1, size) for size in set(map(len, values))}
+    around = {size: _head(1, len(head) + size + len(tail)) + head for size, head in heads.items()}
+    entries = b"".join([around[len(value)] + value.encode() + tail for value in values])
+    matcher.matcher_tree.exact_match_map.MergeFromString(entries)
+    return {"matcher": matcher}
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _head(number, len(content)) + content
+
+
+def _head(number: int, size: int) -> bytes:
+    """What stands before so many bytes of a field."""
+    length = []
+    while size > 127:
+        length.append(128 | size & 127)
+        size >>= 7
+    return bytes([number << 3 | 2, *length, size])
 
 
 def _header(name: str) -> dict[str, Any]:

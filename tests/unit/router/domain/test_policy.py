@@ -90,3 +90,17 @@ def test_a_beginning_that_broke_off_leaves_nothing_behind() -> None:
     made.apply(PolicyUpdate(changes=(), synced=True, restart=True))
     assert made.current is not None
     assert made.current.revoked_keys == ()
+
+
+def test_what_did_not_change_is_the_same_object() -> None:
+    """Of a large policy only the part that changed is made anew by those who read it."""
+    made = book(SigningKeyChange("k1", KEY), LimitsChange("projects/a", Limits()))
+    before = made.current
+    change = RevocationChange("projects/a/keys/one", revoked=True)
+    made.apply(PolicyUpdate(changes=(change,), synced=True))
+    after = made.current
+    assert before is not None
+    assert after is not None
+    assert after.revoked_keys == ("one",)
+    assert after.limits is before.limits
+    assert after.signing_keys is before.signing_keys
