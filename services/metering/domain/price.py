@@ -108,4 +108,4 @@ class PriceBook:
         return self._found[key]
 
 
-_REMEMBERED = 200_000
+_REMEMBERED = 20_000
