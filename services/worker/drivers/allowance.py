@@ -32,7 +32,8 @@ _log = structlog.get_logger(__name__)
 
 Shares: TypeAlias = tuple[Share, ...]
 
-_MOST_CALLERS = 100_000
+_MOST_CALLERS = 20_000
+_MOST_PROJECTS = 10_000
 _MOST_WAITING = 10_000
 _MOST_RATES = 10_000
 _NO_RATES = Rates()
@@ -234,6 +235,12 @@ class Allowances:
         if len(self.rates) >= _MOST_RATES:
             self.rates.clear()
         self.rates[project, version] = rates
+
+    def learn_free(self, project: str) -> None:
+        """It has no budgets at all."""
+        if len(self.free_projects) >= _MOST_PROJECTS:
+            self.free_projects.clear()
+        self.free_projects[project] = None
 
     def share_of(self, terms: BudgetTerms) -> Share:
         """This worker's share of a budget, the same for all callers whom it binds."""

@@ -177,7 +177,7 @@ class LeaseRounds:
         self._forget(answer.changed_projects)
         for caller, found in zip(report.callers, answer.callers, strict=True):
             if found.project_has_none:
-                mine.free_projects[caller.project] = None
+                mine.learn_free(caller.project)
             mine.callers.put(caller, tuple(mine.share_of(terms) for terms in found.budgets))
         for (project, version), rates in zip(report.rates, answer.rates, strict=True):
             mine.learn_rates(project, version, rates)
