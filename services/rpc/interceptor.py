@@ -8,6 +8,7 @@ from __future__ import annotations  # the stubs are generic, the classes are not
 
 import asyncio
 import inspect
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NoReturn
 
@@ -23,6 +24,7 @@ from services.rpc.errors import DOMAIN, InferplaneError, InternalError, InvalidA
 _log = structlog.get_logger(__name__)
 
 DETAILS_KEY = "grpc-status-details-bin"
+RETRY_KEY = "retry-after"
 
 # In bytes; with what else is among an answer's headers, and details in base64, below the 8 KiB of grpc's receivers.
 _LONGEST_MESSAGE = 1024
@@ -105,9 +107,17 @@ async def abort(
 ) -> NoReturn:
     """End the call with the error's status and details, and what else is to be told with it."""
     status = to_status(error)
-    trailers = ((DETAILS_KEY, status.SerializeToString()), *trailing)
+    told = ((DETAILS_KEY, status.SerializeToString()), *trailing)
+    trailers = told if any(key == RETRY_KEY for key, _ in told) else (*told, *retry_header(error))
     await context.abort(code_of(error), status.message, trailing_metadata=trailers)
     raise AssertionError("abort returned")
+
+
+def retry_header(error: InferplaneError) -> tuple[tuple[str, str], ...]:
+    """When to try again, as HTTP says it (RFC 9110, 10.2.3): the edge hands it to those who call by HTTP."""
+    if error.retry_after is None:
+        return ()
+    return ((RETRY_KEY, str(max(1, math.ceil(error.retry_after)))),)
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):

@@ -4,7 +4,7 @@ import base64
 import urllib.parse
 
 from services.rpc.errors import InferplaneError
-from services.rpc.interceptor import DETAILS_KEY, to_status
+from services.rpc.interceptor import DETAILS_KEY, retry_header, to_status
 from services.worker.domain.call_head import Headers
 
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
@@ -23,4 +23,5 @@ def trailers(code: int, message: str, details: bytes = b"") -> Headers:
 def trailers_of(error: InferplaneError) -> Headers:
     """The trailers of an error."""
     status = to_status(error)
-    return trailers(status.code, status.message, status.SerializeToString())
+    again = [(key.encode(), value.encode()) for key, value in retry_header(error)]
+    return (*trailers(status.code, status.message, status.SerializeToString()), *again)

@@ -1,6 +1,5 @@
 """Errors in OpenAI's words: the body of a failed call, and the last event of a stream that breaks off."""
 
-import math
 import re
 from typing import Any
 from urllib.parse import quote
@@ -8,7 +7,7 @@ from urllib.parse import quote
 import orjson
 
 from services.rpc.errors import InferplaneError, Kind
-from services.rpc.interceptor import fitting
+from services.rpc.interceptor import fitting, retry_header
 
 # The edge takes the body of a failed call from here (services/router/resources/rest_errors.py).
 ERROR_HEADER = "x-inferplane-error"
@@ -49,9 +48,7 @@ def body(error: InferplaneError) -> dict[str, Any]:
 def trailers(error: InferplaneError) -> tuple[tuple[str, str], ...]:
     """Metadata from which the edge makes the answer of a call that failed before it said anything."""
     said = (ERROR_HEADER, quote(orjson.dumps(body(error)).decode(), safe=_PLAIN))
-    if error.retry_after is None:
-        return (said,)
-    return (said, ("retry-after", str(max(1, math.ceil(error.retry_after)))))
+    return (said, *retry_header(error))
 
 
 def event(error: InferplaneError) -> bytes:
