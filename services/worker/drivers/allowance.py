@@ -163,8 +163,6 @@ class Allowances:
         Returns the budget that has too little, or None if rates must be asked for first. `partly`: streams that
         may be stopped take what there is.
         """
-        if self._compute_seconds and not need.compute_seconds:
-            need = self._expecting(shares, version, need)
         now, portions = self.clock.monotonic(), []
         for share in shares:
             if share.is_gone:
@@ -172,6 +170,8 @@ class Allowances:
             rates = self.rates_of(share, caller, version)
             if rates is None:
                 return None
+            if rates.compute_second and not need.compute_seconds:
+                need = self._expecting(version, need)
             full = cost(share.terms.unit, need, rates)
             amount = full
             if not share.terms.shadow:
@@ -308,10 +308,8 @@ class Allowances:
             share.stretch = max(share.stretch, missing)
             self.asked.set()
 
-    def _expecting(self, shares: Shares, version: VersionName, need: Need) -> Need:
+    def _expecting(self, version: VersionName, need: Need) -> Need:
         """Compute seconds are known only afterwards: what requests of this version took lately is set aside."""
-        if all(share.terms.unit is not _MONEY for share in shares):
-            return need
         return replace(need, compute_seconds=self._compute_seconds.get(version, 0.0))
 
     def learn(self, version: VersionName, used: Need) -> None:

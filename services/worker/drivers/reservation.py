@@ -16,10 +16,13 @@ from services.worker.domain.budget_terms import (
 from services.worker.domain.need import Need
 
 # The edge's own limits of requests have the plain name.
-_WORDS = {
-    BudgetUnit.TOKENS: "tokens",
-    BudgetUnit.REQUESTS: "budget-requests",
-    BudgetUnit.MONEY: "money",
+_HEADERS = {
+    unit: tuple(f"x-ratelimit-{what}-{word}" for what in ("limit", "remaining", "reset"))
+    for unit, word in (
+        (BudgetUnit.TOKENS, "tokens"),
+        (BudgetUnit.REQUESTS, "budget-requests"),
+        (BudgetUnit.MONEY, "money"),
+    )
 }
 _PLACES = 12  # decimal places of a part of the currency
 
@@ -72,9 +75,11 @@ class Held:
             return
         self._open = False
         for portion in self._portions:
-            portion.lease.reserved -= portion.amount
-            portion.lease.used += cost(portion.share.terms.unit, used, portion.rates)
-        self._purse.learn(self._version, used)
+            lease, rates = portion.lease, portion.rates
+            lease.reserved -= portion.amount
+            lease.used += cost(portion.share.terms.unit, used, rates)
+            if rates.compute_second:
+                self._purse.learn(self._version, used)
 
     def release(self) -> None:
         """Nothing was used."""
@@ -117,13 +122,15 @@ class Held:
 
     def trailers(self) -> Sequence[tuple[str, str]]:
         """The tightest budget of each unit."""
+        now, _ = self._purse.times()
+        if len(self._portions) == 1:
+            return _headers(self._portions[0].share, now)
         tightest: dict[BudgetUnit, Share] = {}
         for portion in self._portions:
             share = portion.share
             other = tightest.get(share.terms.unit)
             if other is None or share.remaining() < other.remaining():
                 tightest[share.terms.unit] = share
-        now, _ = self._purse.times()
         return [header for share in tightest.values() for header in _headers(share, now)]
 
 
@@ -136,9 +143,10 @@ def amount_text(unit: BudgetUnit, parts: int) -> str:
 
 
 def _headers(share: Share, now: float) -> Sequence[tuple[str, str]]:
-    unit, word = share.terms.unit, _WORDS[share.terms.unit]
+    unit = share.terms.unit
+    limit, remaining, reset = _HEADERS[unit]
     return (
-        (f"x-ratelimit-limit-{word}", amount_text(unit, share.terms.amount)),
-        (f"x-ratelimit-remaining-{word}", amount_text(unit, share.remaining())),
-        (f"x-ratelimit-reset-{word}", str(max(0, round(share.window_until - now)))),
+        (limit, amount_text(unit, share.terms.amount)),
+        (remaining, amount_text(unit, share.remaining())),
+        (reset, str(max(0, int(share.window_until - now)))),
     )
