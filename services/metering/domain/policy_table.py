@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from services.metering.domain.policy import Fact, FactKey, Span
@@ -18,16 +18,11 @@ class PolicyChange:
 
     key: FactKey
     fact: Fact | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    fact: Fact | None
-    revision: int  # of its last change
+    revision: int = field(default=0, compare=False)  # when it became so
 
 
 class PolicyTable:
-    """Holds each fact once, so a reader however far behind costs no memory.
+    """Holds each fact once, so a reader however far behind costs a list of references at most.
 
     Revisions begin at the microsecond of the table's making: one of an earlier process is never taken for
     one of this. Facts that went are remembered up to a number; who is behind the first forgotten one must
@@ -38,7 +33,7 @@ class PolicyTable:
         self.revision = first_revision
         self._oldest = first_revision
         self._kept = kept_removals
-        self._entries: dict[FactKey, _Entry] = {}  # a changed one moves to the end
+        self._entries: dict[FactKey, PolicyChange] = {}  # a changed one moves to the end
         self._removals = 0
         self._planned: dict[FactKey, Span] = {}  # those that the clock will change
         self._due: list[tuple[datetime, int, FactKey]] = []  # some of them are stale
@@ -81,11 +76,7 @@ class PolicyTable:
 
     def snapshot(self) -> list[PolicyChange]:
         """All facts that hold."""
-        held = [
-            PolicyChange(key, entry.fact)
-            for key, entry in self._entries.items()
-            if entry.fact is not None
-        ]
+        held = [change for change in self._entries.values() if change.fact is not None]
         return sorted(held, key=lambda change: change.key[0].value)
 
     def changes(self, after: int) -> list[PolicyChange]:
@@ -108,17 +99,17 @@ class PolicyTable:
         return list(self._newer(after))[::-1]
 
     def _newer(self, after: int) -> Iterator[PolicyChange]:
-        for key, entry in reversed(self._entries.items()):
-            if entry.revision <= after:
+        for change in reversed(self._entries.values()):
+            if change.revision <= after:
                 return
-            yield PolicyChange(key, entry.fact)
+            yield change
 
     def _set(self, key: FactKey, fact: Fact | None, revision: int) -> bool:
         known = self._entries.get(key)
         if (None if known is None else known.fact) == fact:
             return False
         self._entries.pop(key, None)
-        self._entries[key] = _Entry(fact, revision)
+        self._entries[key] = PolicyChange(key, fact, revision)
         was_removal = known is not None and known.fact is None
         self._removals += (fact is None) - was_removal
         if self._removals > 2 * self._kept:
@@ -127,7 +118,7 @@ class PolicyTable:
 
     def _forget_removals(self) -> None:
         """Drop the oldest, down to the number that is kept."""
-        gone = [key for key, entry in self._entries.items() if entry.fact is None]
+        gone = [key for key, change in self._entries.items() if change.fact is None]
         for key in gone[: len(gone) - self._kept]:
             self._oldest = self._entries.pop(key).revision
             self._removals -= 1
