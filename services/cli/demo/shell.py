@@ -54,7 +54,9 @@ class Shell:
     def _environment(self, token: str = "") -> dict[str, str]:
         """Without what the user's own shell says of another mesh."""
         found = environment_for_children(state_dir=str(self.state_dir), address=self.address)
-        found.pop(f"{PREFIX}API_KEY", None)
+        # Its edge is its own, for this machine: no TLS, whatever the user's has.
+        for name in ("API_KEY", "EDGE_CERTIFICATE", "EDGE_CLIENT_CERTIFICATE"):
+            found.pop(f"{PREFIX}{name}", None)
         return found | ({f"{PREFIX}API_KEY": token} if token else {})
 
     def _start(
