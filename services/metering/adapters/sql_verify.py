@@ -209,7 +209,8 @@ def _recount(
 ) -> None:
     """Compute the entry's postings again."""
     superseded, postings = told
-    numbers = sorted(walk.subjects)
+    earlier = sql_rows.by_ids(walk.connection, [row for row in superseded if row < entry.first_row])
+    numbers = sorted({*rows.subjects, *earlier.subjects})
     places = {number: place for place, number in enumerate(numbers)}
     subjects = [walk.subjects[number] for number in numbers]
     tally = Tally()
@@ -217,7 +218,6 @@ def _recount(
     own = rows.rows(places)
     count(tally, own.taken(np.flatnonzero(~lost)), subjects, walk.tariff(entry))
     count_lost(tally, own.taken(np.flatnonzero(lost)))
-    earlier = sql_rows.by_ids(walk.connection, [row for row in superseded if row < entry.first_row])
     for number in sorted(set(earlier.entries)):
         chosen = earlier.rows(places).taken(np.flatnonzero(np.array(earlier.entries) == number))
         first = sql_entries.one_entry(walk.connection, number)
