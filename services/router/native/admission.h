@@ -18,9 +18,13 @@ class Admission {
   Admission() = default;
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
-  ~Admission() {
-    for (const auto& meter : held_) {
+  ~Admission() { leave(); }
+
+  // It is over. Repeating it is harmless.
+  void leave() {
+    for (auto& meter : held_) {
       if (meter != nullptr) meter->leave();
+      meter = nullptr;
     }
   }
 
@@ -36,10 +40,7 @@ class Admission {
     }
     if (verdict != Verdict::kAdmitted) {
       if (taken_[0]) key->meter->give_back(key->limits);
-      for (auto& meter : held_) {
-        if (meter != nullptr) meter->leave();
-        meter = nullptr;
-      }
+      leave();
     }
     return verdict;
   }

@@ -17,6 +17,8 @@ class Filter {
   virtual abi::HeadersStatus request_headers(void* envoy, bool end) = 0;
   virtual abi::BodyStatus request_body(void*, bool) { return abi::kBodyContinue; }
   virtual void response_headers(void*) {}
+  // The last of the answer is about to leave: nothing of it has reached the client yet.
+  virtual void response_ends() {}
 };
 
 // One configuration of a filter. Used by many threads at once.

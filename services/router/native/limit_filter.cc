@@ -86,6 +86,9 @@ class LimitFilter : public Filter {
     }
   }
 
+  // Who has read the whole answer may ask again at once, and Envoy ends requests after it has written their answers.
+  void response_ends() override { admission_.leave(); }
+
  private:
   using Headers = std::vector<std::pair<std::string_view, std::string>>;
 

@@ -47,15 +47,24 @@ HOOK int envoy_dynamic_module_on_http_filter_request_body(void* envoy, const voi
   return filter_of(filter)->request_body(envoy, end);
 }
 
-HOOK int envoy_dynamic_module_on_http_filter_response_headers(void* envoy, const void* filter, bool) {
+HOOK int envoy_dynamic_module_on_http_filter_response_headers(void* envoy, const void* filter, bool end) {
   filter_of(filter)->response_headers(envoy);
+  if (end) filter_of(filter)->response_ends();
   return inferplane::abi::kHeadersContinue;
+}
+
+HOOK int envoy_dynamic_module_on_http_filter_response_body(void*, const void* filter, bool end) {
+  if (end) filter_of(filter)->response_ends();
+  return inferplane::abi::kBodyContinue;
+}
+
+HOOK int envoy_dynamic_module_on_http_filter_response_trailers(void*, const void* filter) {
+  filter_of(filter)->response_ends();
+  return 0;
 }
 
 // Hooks that a module must have, and in which there is nothing to do.
 HOOK int envoy_dynamic_module_on_http_filter_request_trailers(void*, const void*) { return 0; }
-HOOK int envoy_dynamic_module_on_http_filter_response_body(void*, const void*, bool) { return 0; }
-HOOK int envoy_dynamic_module_on_http_filter_response_trailers(void*, const void*) { return 0; }
 HOOK void envoy_dynamic_module_on_http_filter_stream_complete(void*, const void*) {}
 HOOK void envoy_dynamic_module_on_http_filter_http_callout_done() {}
 HOOK void envoy_dynamic_module_on_http_filter_http_stream_headers() {}

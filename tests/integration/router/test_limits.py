@@ -125,6 +125,16 @@ async def test_requests_in_flight(edge: EdgeUnderTest, mint: KeyMint) -> None:
 
 
 @needs_module
+async def test_one_after_the_other_is_never_too_many(edge: EdgeUnderTest, mint: KeyMint) -> None:
+    """Who may have one request in flight may ask again the moment that he has his answer, by gRPC and REST."""
+    await limit(edge, KEY, concurrent_requests=1)
+    token = mint.token(jti="one")
+    assert [await answer(edge, token) for _ in range(200)] == ["OK"] * 200
+    statuses = [(await edge.http("GET", "/v2", headers=head(token)))[0] for _ in range(50)]
+    assert statuses == [200] * 50
+
+
+@needs_module
 async def test_nothing_is_held_in_any_ending(edge: EdgeUnderTest, mint: KeyMint) -> None:
     """Answered, failed, refused, cancelled, late, broken off, streams: there is always room for one more afterwards."""
     await limit(edge, KEY, concurrent_requests=1)
