@@ -58,6 +58,7 @@ class Line:
             arriving=ByteBudget(2 * LIMIT),
             max_unsent_bytes=unsent,
             users=frozenset(),
+            admits=lambda _: False,
             deadlines_set=lambda: None,
             touched=self.dirty.append,
         )
