@@ -54,6 +54,7 @@ def table(at: Desk) -> Table:
         arriving=ByteBudget(2 * _LIMIT),
         max_unsent_bytes=4 * _LIMIT,
         users=frozenset(),
+        admits=lambda _: False,
         deadlines_set=lambda: None,
         touched=dirty.append,
     )
