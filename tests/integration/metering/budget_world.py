@@ -137,9 +137,16 @@ async def make_budget(
 
 
 async def status(to_metering: grpc.aio.Channel, name: str = "b") -> budget_pb2.BudgetStatus:
-    """Where a budget stands."""
+    """Where a budget stands; asked again where the service was just stopped."""
     request = budget_service_pb2.GetBudgetRequest(name=f"projects/acme/budgets/{name}")
-    return (await stub(to_metering).GetBudget(request, wait_for_ready=True)).budget.status
+    while True:
+        try:
+            answer = await stub(to_metering).GetBudget(request, wait_for_ready=True, timeout=60)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                raise
+        else:
+            return answer.budget.status
 
 
 async def reserved(
