@@ -29,6 +29,8 @@ def test_demo_ends_with_0_from_another_folder(tmp_path: Path) -> None:
         done.stdout
     )
     assert "0 calls failed" in done.stdout
+    assert re.search(r"^smollm2 +\d", done.stdout, re.MULTILINE), done.stdout
+    assert "everything adds up" in done.stdout
     assert list(tmp_path.iterdir()) == []
     assert [p for p in psutil.process_iter(["cmdline"]) if _from(tmp_path, p)] == []
 

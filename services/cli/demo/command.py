@@ -47,12 +47,13 @@ def demo(*, exit_: bool, port: int | None) -> None:
         shell = Shell(console, folder / "state", f"127.0.0.1:{chosen}")
         with _mesh(shell):
             _push_and_deploy(shell, judge, folder)
-            shell = account.open_account(shell)
+            shell = _open_account(shell)
             with access.given(shell.token, "the demo's project"):
                 _ask_digits(shell, judge)
                 _ask_minilm(shell, judge)
                 _chat(shell, judge)
                 failed = asyncio.run(_move_traffic(shell, judge))
+            _show_usage(shell)
             _verdict(console, judge, failed, time.monotonic() - began)
             if not exit_:
                 _stay(shell)
@@ -124,6 +125,16 @@ def _push_and_deploy(shell: Shell, judge: Judge, folder: Path) -> None:
     shell.run("deploy", "digits@1")
     shell.run("deploy", "digits@2", "--weight", "10")
     shell.run("deploy", "minilm@1")
+
+
+def _open_account(shell: Shell) -> Shell:
+    _headline(shell.console, "Who calls, and what it costs: a project, its key, prices")
+    return account.open_account(shell)
+
+
+def _show_usage(shell: Shell) -> None:
+    _headline(shell.console, "What was used, and what it cost")
+    account.show_usage(shell)
 
 
 def _ask_digits(shell: Shell, judge: Judge) -> None:
@@ -220,6 +231,7 @@ def _stay(shell: Shell) -> None:
         f"export INFERPLANE_STATE_DIR={shell.state_dir}{other}",
         "inferplane status",
         "inferplane traffic set digits 1=20 2=80",
+        "inferplane usage --by key",
         "inferplane worker",
         "inferplane logs --follow",
         "",

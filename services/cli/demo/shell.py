@@ -30,9 +30,17 @@ class Shell:
         """Where the demo keeps the token of its project."""
         return self.state_dir.with_name("demo.key")
 
-    def run(self, *arguments: str, quiet: bool = False) -> None:
-        """Show the command, run it, and end the demo with its exit code if it fails."""
-        self.expect(self.attempt(*arguments, quiet=quiet), *arguments)
+    def run(self, *arguments: str, quiet: bool = False, says: bool = True) -> None:
+        """Show the command, run it, and end the demo with its exit code if it fails.
+
+        `quiet`: neither the command nor what it prints is shown; `says` false: what it prints is not.
+        """
+        if says:
+            code = self.attempt(*arguments, quiet=quiet)
+        else:
+            self._show(arguments)
+            code = self.attempt(*arguments, quiet=True)
+        self.expect(code, *arguments)
 
     def call(self, *arguments: str) -> None:
         """The same with the key of the demo's own project."""
@@ -45,6 +53,10 @@ class Shell:
     def read(self, *arguments: str) -> str:
         """Show the command, run it, and return what it printed instead of showing that."""
         self._show(arguments)
+        return self.ask(*arguments)
+
+    def ask(self, *arguments: str) -> str:
+        """What a command prints; nothing is shown."""
         done = subprocess.run(
             [*_COMMAND, *arguments], env=self._environment(), stdout=subprocess.PIPE, check=False
         )
