@@ -171,14 +171,18 @@ machine_prices = Table(
 
 # Sums of a subject's requests by the hour (grain 1), day (2) and month (3) in which they began.
 # `start`: hours since 1970.
-rollups = Table(
-    "usage_rollups",
-    metadata,
-    Column("grain", Integer, primary_key=True),
-    Column("start", Integer, primary_key=True),
-    Column("subject", Integer, primary_key=True),
-    *(_number(name) for name in SUMS),
-    sqlite_with_rowid=False,
+# Those of families are of all keys and digests together: most reports don't ask for keys, and there are many.
+rollups, family_rollups = (
+    Table(
+        name,
+        metadata,
+        Column("grain", Integer, primary_key=True),
+        Column("start", Integer, primary_key=True),
+        Column("subject", Integer, primary_key=True),
+        *(_number(name) for name in SUMS),
+        sqlite_with_rowid=False,
+    )
+    for name in ("usage_rollups", "usage_family_rollups")
 )
 
 # What a project was charged for requests of a month: `month` is its first hour.

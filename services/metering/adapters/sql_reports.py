@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
-from services.metering.adapters import sql_entries, sql_request_rows
+from services.metering.adapters import sql_entries, sql_request_rows, sql_rollups
 from services.metering.adapters.database import Database
 from services.metering.domain.ledger import Entry
 from services.metering.domain.period import Grain, spans
@@ -25,9 +25,9 @@ _COLUMNS = {
 }
 _WORDS = ("project", "key", "endpoint", "model", "version")
 # Charged amounts in two parts: their sums over years may grow beyond 64 bits.
-_SUMMED = [f"sum({name}) AS {name}" for name in SUMS if name != "charged"] + [
-    f"sum(charged / {_PART}) AS charged_high",
-    f"sum(charged % {_PART}) AS charged_low",
+_SUMMED = [f"sum(r.{name}) AS {name}" for name in SUMS if name != "charged"] + [
+    f"sum(r.charged / {_PART}) AS charged_high",
+    f"sum(r.charged % {_PART}) AS charged_low",
 ]
 _ADDED = [f"sum(t.{name})" for name in (*SUMS[:-1], "charged_high", "charged_low")]
 
@@ -112,21 +112,33 @@ def _sums(
     grain = next((one.grain for one in by if one.grain is not None), None)
     condition, values = conditions(usage)
     names = [name for one in by for name in _COLUMNS.get(one, ())]
-    # First by subject, within the index's order, then by what was asked for.
-    start = "start" if grain is not None else "0"
-    outer = ", ".join([*names, "s.pool", "t.at"])
+    start = "r.start" if grain is not None else "0"
+    outer = ", ".join([*names, "s.pool", start])
+    statement = (
+        f"SELECT {outer}, {', '.join(_SUMMED)} FROM {_table(usage, by)} AS r"  # noqa: S608
+        " JOIN usage_subjects AS s ON s.id = r.subject"
+        f" WHERE r.grain = ? AND r.start >= ? AND r.start < ? AND {condition} GROUP BY {outer}"
+    )
+    if grain is None:
+        # Few groups of many rows: first by subject, as the rows lie.
+        inner = ", ".join(name.replace("sum(r.", "sum(") for name in _SUMMED)
+        statement = (
+            f"SELECT {outer}, {', '.join(_ADDED)} FROM (SELECT subject, {inner}"  # noqa: S608
+            f" FROM {_table(usage, by)} WHERE grain = ? AND start >= ? AND start < ?"
+            " GROUP BY subject) AS t JOIN usage_subjects AS s ON s.id = t.subject"
+            f" WHERE {condition} GROUP BY {', '.join([*names, 's.pool'])}"
+        )
     found: list[SubjectSums] = []
     for period, first, end in spans(span.since, span.until, _coarsest(by)):
-        statement = (
-            f"SELECT {outer}, {', '.join(_ADDED)} FROM ("  # noqa: S608 - names of ours
-            f"SELECT subject, {start} AS at, {', '.join(_SUMMED)} FROM usage_rollups"
-            " WHERE grain = ? AND start >= ? AND start < ? GROUP BY 2, 1) AS t"
-            f" JOIN usage_subjects AS s ON s.id = t.subject WHERE {condition}"
-            f" GROUP BY {outer}"
-        )
         rows = connection.exec_driver_sql(statement, (int(period), first, end, *values))
         found += [_read(row, by, grain, len(names)) for row in rows]
     return found
+
+
+def _table(usage: UsageFilter, by: Sequence[Dimension]) -> str:
+    """Sums of families suffice unless keys are asked for."""
+    keys = usage.key or any(one in {Dimension.KEY, Dimension.TAG} for one in by)
+    return "usage_rollups" if keys else sql_rollups.FAMILIES
 
 
 def _read(
@@ -153,7 +165,7 @@ def _computed(
     for period, first, end in spans(span.since, span.until, grain or Grain.MONTH):
         for pool, at, computed in connection.exec_driver_sql(
             f"SELECT s.pool, t.at, sum(t.computed) FROM (SELECT subject, {start} AS at,"  # noqa: S608
-            " sum(compute_ns + lost_compute_ns) AS computed FROM usage_rollups"
+            " sum(compute_ns + lost_compute_ns) AS computed FROM usage_family_rollups"
             " WHERE grain = ? AND start >= ? AND start < ? GROUP BY 2, 1) AS t"
             " JOIN usage_subjects AS s ON s.id = t.subject GROUP BY 1, 2",
             (int(period), first, end),

@@ -8,28 +8,47 @@ from services.metering.domain.period import Grain
 from services.metering.domain.sums import SUMS
 
 _SUMMED = ", ".join(SUMS)
-_UPSERT = (
-    f"INSERT INTO usage_rollups (grain, start, subject, {_SUMMED})"  # noqa: S608 - names of ours
-    f" VALUES ({', '.join('?' * (len(SUMS) + 3))})"
-    " ON CONFLICT (grain, start, subject) DO UPDATE SET "
-    + ", ".join(f"{name} = {name} + excluded.{name}" for name in SUMS)
-)
+_ROLLUPS, FAMILIES = "usage_rollups", "usage_family_rollups"
 
 
-def add(connection: sa.Connection, hours: Mapping[tuple[int, int], Sequence[int]]) -> None:
-    """Add sums of (hour, number of a subject)."""
-    coarse: dict[tuple[int, int, int], list[int]] = {}
+def _upsert(table: str) -> str:
+    sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in SUMS)
+    return (
+        f"INSERT INTO {table} (grain, start, subject, {_SUMMED})"  # noqa: S608 - names of ours
+        f" VALUES ({', '.join('?' * (len(SUMS) + 3))})"
+        f" ON CONFLICT (grain, start, subject) DO UPDATE SET {sums}"
+    )
+
+
+def add(
+    connection: sa.Connection,
+    hours: Mapping[tuple[int, int], Sequence[int]],
+    families: Mapping[int, int],
+) -> None:
+    """Add sums of (hour, number of a subject); `families` are the numbers of subjects' families."""
+    kept: dict[tuple[str, int, int, int], list[int]] = {}
     for (hour, subject), sums in hours.items():
         for grain in Grain:
-            key = (int(grain), grain.start(hour), subject)
-            kept = coarse.get(key)
-            if kept is None:
-                coarse[key] = list(sums)
-            else:
-                for place, value in enumerate(sums):
-                    kept[place] += value
-    if coarse:
-        connection.exec_driver_sql(_UPSERT, sorted((*key, *sums) for key, sums in coarse.items()))
+            start = grain.start(hour)
+            _add(kept, (_ROLLUPS, int(grain), start, subject), sums)
+            _add(kept, (FAMILIES, int(grain), start, families[subject]), sums)
+    for table in (_ROLLUPS, FAMILIES):
+        rows = sorted((*key[1:], *sums) for key, sums in kept.items() if key[0] == table)
+        if rows:
+            connection.exec_driver_sql(_upsert(table), rows)
+
+
+def _add(
+    kept: dict[tuple[str, int, int, int], list[int]],
+    key: tuple[str, int, int, int],
+    sums: Sequence[int],
+) -> None:
+    there = kept.get(key)
+    if there is None:
+        kept[key] = list(sums)
+        return
+    for place, value in enumerate(sums):
+        there[place] += value
 
 
 def add_spending(connection: sa.Connection, spent: Iterable[tuple[str, int, int]]) -> None:

@@ -72,6 +72,7 @@ def check_rollups(
                     f"not the sums of what was recorded: {', '.join(names)}",
                 )
     _check_inside(connection, found)
+    _check_families(connection, found)
     _check_spending(connection, found)
 
 
@@ -173,6 +174,26 @@ def _by_period(
         before = found.get(key, (0, 0))
         found[key] = before[0] + requests, before[1] + charged
     return {key: sums for key, sums in found.items() if sums != (0, 0)}
+
+
+def _check_families(connection: sa.Connection, found: Verification) -> None:
+    """Sums of families are those of their subjects."""
+    names = ", ".join(f"sum(r.{name})" for name in SUMS)
+    summed = (
+        f"SELECT r.grain, r.start, f.id, {names} FROM usage_rollups AS r"  # noqa: S608
+        " JOIN usage_subjects AS s ON s.id = r.subject"
+        " JOIN usage_subjects AS f ON f.project = s.project AND f.key = ''"
+        " AND f.endpoint = s.endpoint AND f.model = s.model AND f.version = s.version"
+        " AND f.digest = '' AND f.kind = s.kind AND f.pool = s.pool GROUP BY 1, 2, 3"
+    )
+    kept = f"SELECT grain, start, subject, {', '.join(SUMS)} FROM usage_family_rollups"  # noqa: S608
+    for one, other in ((summed, kept), (kept, summed)):
+        for row in connection.exec_driver_sql(f"{one} EXCEPT {other}"):
+            found.add(
+                "ROLLUP_MISMATCH",
+                f"{Grain(row[0]).name.lower()} sums of family {row[2]}",
+                "not the sums of its subjects",
+            )
 
 
 def _check_spending(connection: sa.Connection, found: Verification) -> None:

@@ -244,9 +244,19 @@ def _add_sums(connection: sa.Connection, batch: _Batch, tally: Tally) -> dict[tu
         if values[_CHARGED]:
             key = batch.subjects[place].project, Grain.MONTH.start(hour)
             spent[key] = spent.get(key, 0) + values[_CHARGED]
-    sql_rollups.add(connection, sums)
+    sql_rollups.add(connection, sums, _families(connection, batch))
     sql_rollups.add_spending(connection, ((*key, amount) for key, amount in spent.items()))
     return spent
+
+
+def _families(connection: sa.Connection, batch: _Batch) -> dict[int, int]:
+    """Numbers of the families of the batch's subjects."""
+    families = list(dict.fromkeys(subject.family for subject in batch.subjects))
+    numbers = dict(zip(families, sql_subjects.numbers(connection, families), strict=True))
+    return {
+        number: numbers[subject.family]
+        for number, subject in zip(batch.numbers, batch.subjects, strict=True)
+    }
 
 
 def _drop(connection: sa.Connection, moment_us: int, at: int) -> int:

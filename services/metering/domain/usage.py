@@ -1,7 +1,7 @@
 """Finished requests as workers count them: subjects, and columns of whole numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
@@ -70,6 +70,11 @@ class Subject:
     digest: str
     kind: Kind
     pool: str
+
+    @property
+    def family(self) -> "Subject":
+        """What it has in common with other keys."""
+        return replace(self, key="", digest="")
 
     @property
     def version_name(self) -> str:

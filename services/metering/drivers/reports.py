@@ -8,7 +8,7 @@ import numpy as np
 
 from services.metering.domain.charge import Tally, Tariff, count
 from services.metering.domain.ledger import outcomes_of
-from services.metering.domain.period import hour_of, moment_of, period_of
+from services.metering.domain.period import Grain, hour_of, moment_of, period_of
 from services.metering.domain.report import (
     HOUR_NS,
     MOST_DIMENSIONS,
@@ -109,8 +109,15 @@ class Reports:
     async def _span(self, usage: UsageFilter) -> Span:
         known = await self._store.span()
         hour = hour_of(self._clock.now())
-        since = hour_of(usage.since) if usage.since else (known.since if known else hour)
-        until = hour_of(usage.until) if usage.until else max(known.until if known else 0, hour + 1)
+        # Where no bound was given, whole months have nothing more in them, and are fewer sums.
+        first, last = (known.since, known.until) if known else (hour, hour + 1)
+        month = Grain.MONTH
+        since = hour_of(usage.since) if usage.since else month.start(min(first, hour))
+        until = (
+            hour_of(usage.until)
+            if usage.until
+            else month.following(month.start(max(last - 1, hour)))
+        )
         return Span(since, max(since, until))
 
     async def _machine_costs(self, query: Query, span: Span) -> MachineCosts | None:

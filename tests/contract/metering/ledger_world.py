@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -92,6 +93,11 @@ async def opened(path: Path, clock: ManualClock | None = None) -> AsyncIterator[
 @lru_cache
 def empty_ledger() -> bytes:
     """A new database's file; made once, as migrations take longer than most tests."""
+    with ThreadPoolExecutor(1) as thread:  # also where a loop runs already
+        return thread.submit(_empty_ledger).result()
+
+
+def _empty_ledger() -> bytes:
 
     async def make(path: Path) -> None:
         async with Database.open(path):

@@ -45,8 +45,10 @@ TABLES = (
     "prices",
     "machine_prices",
     "usage_rollups",
+    "usage_family_rollups",
     "spending",
 )
+KEYED = {"usage_rollups", "usage_family_rollups", "spending"}  # without a rowid
 NUMBERS = {"input_tokens": 40, "output_tokens": 7, "rows": 2, "compute_ns": 5_000_000}
 
 
@@ -117,7 +119,7 @@ def test_a_changed_value_is_found(connection: sa.Connection, table: str) -> None
     unseen = []
     for column in columns(connection, table):
         for place in {0, places // 2, places - 1}:
-            key = "rowid" if table not in {"usage_rollups", "spending"} else None
+            key = "rowid" if table not in KEYED else None
             where, values = chosen(connection, table, key, place)
             value = connection.exec_driver_sql(
                 f"SELECT {column} FROM {table} WHERE {where}", values
@@ -143,7 +145,7 @@ def chosen(
     names = (
         [key]
         if key
-        else (["grain", "start", "subject"] if table == "usage_rollups" else ["project", "month"])
+        else (["project", "month"] if table == "spending" else ["grain", "start", "subject"])
     )
     row = connection.exec_driver_sql(
         f"SELECT {', '.join(names)} FROM {table} LIMIT 1 OFFSET {place}"
@@ -157,7 +159,7 @@ def test_a_row_that_is_gone_is_found(connection: sa.Connection, table: str) -> N
     places = connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()
     unseen = []
     for place in range(places):
-        key = "rowid" if table not in {"usage_rollups", "spending"} else None
+        key = "rowid" if table not in KEYED else None
         where, values = chosen(connection, table, key, place)
         connection.exec_driver_sql(f"DELETE FROM {table} WHERE {where}", values)
         if verify(connection, 0, b"").ok:

@@ -119,16 +119,17 @@ def _usage() -> None:
     op.create_index("usage_superseded_by_winner", "usage_superseded", ["winner"])
     op.create_index("usage_superseded_by_entry", "usage_superseded", ["entry"])
     _table("usage_retention", _id(), *_numbers("upto_entry", "dropped_rows", "create_us"))
-    _table(
-        "usage_rollups",
-        *(
-            sa.Column(name, sa.Integer, primary_key=True, autoincrement=False)
-            for name in ("grain", "start", "subject")
-        ),
-        *_numbers(*_SUMS),
-        _whole("charged", "compute_ns", "queue_ns", "duration_ns", "lost_compute_ns"),
-        with_rowid=False,
-    )
+    for table in ("usage_rollups", "usage_family_rollups"):
+        _table(
+            table,
+            *(
+                sa.Column(name, sa.Integer, primary_key=True, autoincrement=False)
+                for name in ("grain", "start", "subject")
+            ),
+            *_numbers(*_SUMS),
+            _whole("charged", "compute_ns", "queue_ns", "duration_ns", "lost_compute_ns"),
+            with_rowid=False,
+        )
 
 
 def _ledger() -> None:
@@ -251,7 +252,14 @@ def downgrade() -> None:
     for table in (
         *("spending_notices", "spending_alerts", "spending", "machine_prices", "prices"),
         *("ledger_balances", "ledger_postings", "ledger_entries", "ledger_accounts"),
-        *("usage_rollups", "usage_retention", "usage_superseded", "usage_telemetry", "usage_rows"),
+        *(
+            "usage_family_rollups",
+            "usage_rollups",
+            "usage_retention",
+            "usage_superseded",
+            "usage_telemetry",
+            "usage_rows",
+        ),
         *("usage_subjects", "usage_sources"),
     ):
         op.drop_table(table)
