@@ -94,7 +94,10 @@ async def metering(folder: Path, clock: Clock | None = None) -> AsyncIterator[Me
             yield Metering(address, desk, alerts, rates)
         finally:
             running.cancel()
+            await asyncio.wait([running])
             await server.stop(0)
+            async with desk.writing:  # what was being written is
+                pass
 
 
 @asynccontextmanager
