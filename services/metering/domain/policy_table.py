@@ -64,11 +64,14 @@ class PolicyTable:
         spans: dict[FactKey, Span] = {}
         while self._due and self._due[0][0] <= now:
             when, _, key = heapq.heappop(self._due)
-            span = self._planned.get(key)
-            # One that was replaced meanwhile has a plan of its own.
-            if span is not None and when in (span.begins, span.ends):
-                spans[key] = span
+            if self._is_planned(when, key):
+                spans[key] = self._planned[key]
         return self.put(spans.values(), now)
+
+    def _is_planned(self, when: datetime, key: FactKey) -> bool:
+        """Whether the fact still changes then; one that was replaced meanwhile has a plan of its own."""
+        span = self._planned.get(key)
+        return span is not None and when in (span.begins, span.ends)
 
     def next_change(self) -> datetime | None:
         """When `advance` may have something to do; None: never."""
@@ -132,9 +135,11 @@ class PolicyTable:
         self._counted += 1
         heapq.heappush(self._due, (due, self._counted, span.key))
         if len(self._due) > 2 * len(self._planned) + _SPARE_PLANS:
-            self._clear_plans(now)
+            self._clear_plans()
 
-    def _clear_plans(self, now: datetime) -> None:
-        plans = ((span.next_change(now), key) for key, span in self._planned.items())
-        self._due = [(due, 0, key) for due, key in plans if due is not None]
+    def _clear_plans(self) -> None:
+        """Drop the stale ones; those whose time has come by now stay: `advance` has not applied them yet."""
+        waiting = {(when, key) for when, _, key in self._due if self._is_planned(when, key)}
+        # Numbered, for keys can't be compared, and some begin or end at the same moment.
+        self._due = [(when, number, key) for number, (when, key) in enumerate(waiting)]
         heapq.heapify(self._due)

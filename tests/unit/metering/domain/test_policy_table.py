@@ -153,6 +153,32 @@ def test_plans_of_a_key_that_changes_often_do_not_pile_up() -> None:
     assert len(table._due) < 100
 
 
+def test_clearing_plans_loses_none_whose_time_has_come() -> None:
+    """A revocation that is due, and not applied yet, is still applied once others' stale plans were cleared."""
+    table = PolicyTable(FIRST)
+    ended, _ = rotated(key(), KeyIssue(KeyName("p", "b"), "k1", NOW, DAY), timedelta(seconds=1))
+    table.put(key_spans(ended), NOW)
+    later = NOW + timedelta(seconds=2)
+    for number in range(100):
+        other = Span(
+            (FactKind.LIMITS, "projects/q"), SLOW, later + timedelta(seconds=1 + number), None
+        )
+        table.put([other], later)
+    assert table.advance(later)
+    assert held(table) == {REVOKED: Revocation(ended.expire_time)}
+
+
+def test_plans_for_the_same_moment_are_cleared_too() -> None:
+    """Limits of a rotated key end when its revocation begins."""
+    table = PolicyTable(FIRST)
+    ended, _ = rotated(key(limits=SLOW), KeyIssue(KeyName("p", "b"), "k1", NOW, DAY), DAY)
+    for _ in range(100):
+        table.put(key_spans(ended), NOW)
+    assert len(table._due) < 100
+    assert table.advance(NOW + DAY)
+    assert held(table) == {REVOKED: Revocation(ended.expire_time)}
+
+
 _MOMENT = st.integers(0, 40).map(lambda hours: NOW + timedelta(hours=hours))
 _OPTIONAL = st.none() | _MOMENT
 _SPANS = st.builds(
