@@ -19,6 +19,7 @@ class Capture:
     project: str
     endpoint: str
     version: str
+    is_shadow: bool = False
     prompts: Sequence[str]
     answers: Sequence[str]
     scores: Mapping[str, float]
@@ -37,6 +38,7 @@ def capture_line(capture: Capture, rules: Sequence[Rule]) -> bytes:
             "project": capture.project,
             "endpoint": capture.endpoint,
             "version": capture.version,
+            "shadow": capture.is_shadow,
             "prompts": prompts,
             "answers": answers,
             "cut": is_prompt_cut or is_answer_cut,

@@ -153,6 +153,7 @@ class TextDesk:
             project=call.caller.project,
             endpoint=call.caller.endpoint,
             version=str(call.version),
+            is_shadow=call.caller.is_shadow,
             prompts=text.prompts_shown(rule.max_bytes + MARGIN),
             answers=text.answers,
             scores=scores,

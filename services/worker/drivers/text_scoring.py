@@ -16,7 +16,13 @@ def score(scorer: Scorer, texts: Sequence[EndedText]) -> list[Mapping[str, float
     if len(scored) != 2 * len(texts):
         raise ValueError(f"{len(scored)} scores of {2 * len(texts)} texts")
     return [
-        {f"input_{label}": float(of_input[label]) for label in scorer.labels}
-        | {f"output_{label}": float(of_output[label]) for label in scorer.labels}
+        {f"input_{label}": _checked(of_input[label]) for label in scorer.labels}
+        | {f"output_{label}": _checked(of_output[label]) for label in scorer.labels}
         for of_input, of_output in zip(scored[: len(texts)], scored[len(texts) :], strict=True)
     ]
+
+
+def _checked(value: float) -> float:
+    if not 0.0 <= value <= 1.0:  # also of what is no number
+        raise ValueError(f"{value} is no score; allowed: 0 to 1")
+    return float(value)

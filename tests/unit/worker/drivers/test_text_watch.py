@@ -152,6 +152,22 @@ async def test_a_scorer_that_fails_harms_nobody() -> None:
     assert watch.scores(call(2).request_id)
 
 
+@pytest.mark.parametrize("value", [-0.1, 1.5, float("nan")])
+async def test_what_is_no_score_is_none(value: float) -> None:
+    """Scorers of others may say anything; it goes no further."""
+
+    class Wrong(Lengthy):
+        def score(self, texts: Sequence[str]) -> Sequence[Scores]:
+            return [{"long": value} for _ in texts]
+
+    desk = desk_of(Wrong())
+    watch = watch_of(desk, scored=True)
+    write(watch, "a", "b", number=1)
+    await desk.look()
+    assert desk.events[DeskEvent.FAILED] == 1
+    assert watch.scores(call(1).request_id) == {}
+
+
 async def test_too_many_texts_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is bounded, and so are scores that nobody takes."""
     monkeypatch.setattr(text_desk, "MOST_WAITING", 20)
