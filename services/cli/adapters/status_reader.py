@@ -4,10 +4,12 @@ import asyncio
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import grpc
 from inferplane.discovery.v1 import discovery_service_pb2, worker_pb2
+from inferplane.metering.v1 import usage_report_service_pb2
 from inferplane.registry.v1 import placement_pb2
 from inferplane.router.v1 import router_service_pb2
 
@@ -16,8 +18,10 @@ from services.cli.adapters.deployment import list_placements
 from services.cli.adapters.edge import Edge, to_error
 from services.cli.adapters.terminal import as_dict
 from services.cli.adapters.traffic import list_endpoints
+from services.cli.adapters.usage import Question, Selection, query
 from services.cli.domain import failures
 from services.cli.domain.rates import Rate, RateWindow, Totals
+from services.rpc.errors import PermissionDeniedError, UnauthenticatedError
 
 T = TypeVar("T")
 _SECONDS = 5.0
@@ -33,6 +37,7 @@ class Status:
     rates: dict[str, Rate]  # by version's resource name
     problems: list[str]
     mirror_percents: dict[str, float]  # by endpoint's resource name; only of those with a mirror
+    today: usage_report_service_pb2.QueryUsageResponse | None = None  # None: metering can't be read
 
     def as_dict(self) -> dict[str, Any]:
         """The look as JSON."""
@@ -50,6 +55,7 @@ class Status:
                 }
                 for version, rate in sorted(self.rates.items())
             },
+            "usage_today": None if self.today is None else as_dict(self.today),
             "problems": self.problems,
         }
 
@@ -72,11 +78,12 @@ class StatusReader:
         edge = self._edge
         status = router_service_pb2.GetStatusResponse()
         workers = discovery_service_pb2.ListWorkersResponse()
-        router, listed, placements, declared = await asyncio.gather(
+        router, listed, placements, declared, today = await asyncio.gather(
             self._part("router", edge.router.GetStatus(_STATUS, timeout=_SECONDS), status),
             self._part("workers", edge.discovery.ListWorkers(_WORKERS, timeout=_SECONDS), workers),
             self._part("placements", list_placements(edge), []),
             self._part("endpoints", list_endpoints(edge), []),
+            self._part("metering", _usage_today(edge), None),
         )
         self._window.add(time.monotonic(), _sample(listed.workers))
         return Status(
@@ -86,6 +93,7 @@ class StatusReader:
             rates=self._window.rates(),
             problems=self._problems,
             mirror_percents={e.name: e.mirror.percent for e in declared if e.HasField("mirror")},
+            today=today,
         )
 
     async def _part(self, what: str, work: Awaitable[T], absent: T) -> T:
@@ -95,8 +103,16 @@ class StatusReader:
             failure = to_error(error, self._edge.address)
             if failure.reason in (failures.NOT_LISTENING, failures.NO_EDGE, failures.NOT_TRUSTED):
                 raise failure from error
+            if isinstance(failure, UnauthenticatedError | PermissionDeniedError):
+                raise failure from error  # said once, and not for each part
             self._problems.append(f"{what} can't be read: {failure.message}")
             return absent
+
+
+async def _usage_today(edge: Edge) -> usage_report_service_pb2.QueryUsageResponse:
+    """What was used since midnight (UTC), by all."""
+    midnight = datetime.combine(datetime.now(UTC).date(), datetime.min.time(), UTC)
+    return await query(edge, Question(selection=Selection(since=midnight), by=()))
 
 
 _STATUS = router_service_pb2.GetStatusRequest()

@@ -13,6 +13,7 @@ from rich.text import Text
 from services.cli.adapters import execution_view
 from services.cli.adapters.deployment import state_word
 from services.cli.adapters.status_reader import Status
+from services.cli.domain.amounts import readable
 from services.cli.domain.rates import Rate
 from services.cli.domain.split import short
 
@@ -29,6 +30,7 @@ def render(status: Status) -> RenderableType:
         _versions(status.placements),
         *_engines(status.workers),
         _workers(status.workers),
+        *_usage(status),
     ]
     return Group(*parts)
 
@@ -162,6 +164,17 @@ def _workers(workers: list[worker_pb2.Worker]) -> RenderableType:
             Text(worker.address),
         )
     return table if workers else Text("no worker is live; inferplane worker runs one", style="red")
+
+
+def _usage(status: Status) -> list[RenderableType]:
+    """What metering has counted today; nothing where it can't be read, which is among the problems."""
+    if status.today is None:
+        return []
+    total = status.today.total
+    charged = f", charged {readable(total.charged) or '0'} {status.today.currency}"
+    return [
+        Text(f"Today (UTC) {total.requests:,} requests counted{charged}; more: inferplane usage")
+    ]
 
 
 def age(worker: worker_pb2.Worker, now: datetime) -> str:

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from services.cli.domain.exit_code import UsageError
 
-_SPAN = re.compile(r"(?P<number>\d{1,9})(?P<unit>[smhdw])")
+_SPAN = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST = timedelta(days=36_600)  # what is longer may leave the calendar
 SPAN_RULE = "a number and s, m, h, d or w, such as 12h or 90d"

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from inferplane.discovery.v1 import worker_pb2
+from inferplane.metering.v1 import usage_report_service_pb2
 from inferplane.registry.v1 import endpoint_pb2, placement_pb2
 from inferplane.router.v1 import router_service_pb2
 from rich.console import Console
@@ -190,7 +191,9 @@ def test_age(lived: int, shown: str) -> None:
 def test_json_has_all_parts() -> None:
     """Programs get endpoints, placements, workers, the router's view, rates and problems."""
     value = _status().as_dict()
-    assert list(value) == ["endpoints", "placements", "workers", "router", "rates", "problems"]
+    assert list(value) == [
+        "endpoints", "placements", "workers", "router", "rates", "usage_today", "problems",
+    ]  # fmt: skip
     assert value["endpoints"][0]["targets"][0]["declared_share"] == 0.9
     assert value["rates"][_V1] == {
         "calls_per_second": 12.34,
@@ -233,3 +236,11 @@ def test_plain_table_can_be_cut() -> None:
 def test_size(count: int, shown: str) -> None:
     """Bytes with a fitting unit."""
     assert size(count) == shown
+
+
+def test_usage_of_today_is_told() -> None:
+    """How many requests, and what was charged, without zeros at its end."""
+    sums = usage_report_service_pb2.UsageSums(requests=4636, charged="0.463340550000")
+    today = usage_report_service_pb2.QueryUsageResponse(total=sums, currency="USD")
+    assert "4,636 requests counted, charged 0.46334055 USD" in _text(_status(today=today))
+    assert "requests counted" not in _text(_status())

@@ -27,7 +27,9 @@ class _Shell(Shell):
 
 def _shell(push_code: int) -> tuple[_Shell, io.StringIO]:
     out = io.StringIO()
-    return _Shell(Console(file=out, width=200), Path("state"), "127.0.0.1:1", push_code=push_code), out
+    return _Shell(
+        Console(file=out, width=200), Path("state"), "127.0.0.1:1", push_code=push_code
+    ), out
 
 
 def test_it_is_pushed_and_deployed() -> None:
