@@ -108,8 +108,10 @@ def summary(ready: Ready, order: UpOrder) -> list[str]:
         f"  workers  {workers}",
         f"  keys     {_about_keys(order)}",
         f"  state    {order.state.path}",
-        "next:",
     ]
+    if not (edge_tls().is_on or order.edge.is_loopback):
+        lines.append("  plain    who listens on the way reads keys: INFERPLANE_EDGE_CERTIFICATE")
+    lines.append("next:")
     if address != _DEFAULT_EDGE:
         lines.append(f"  export INFERPLANE_ADDRESS={address}")
     lines += [

@@ -1,0 +1,40 @@
+"""What `up` tells once it answers."""
+
+from pathlib import Path
+
+import pytest
+
+from services.cli.adapters.launch import Ready
+from services.cli.adapters.state_directory import StateDirectory
+from services.cli.adapters.upstart import UpOrder, edge_of, summary
+
+
+@pytest.mark.parametrize(
+    ("address", "certificate", "told"),
+    [
+        pytest.param("127.0.0.1:8080", "", False, id="on this machine"),
+        pytest.param("0.0.0.0:8080", "", True, id="beyond it"),
+        pytest.param("0.0.0.0:8080", "/tls/cert.pem", False, id="beyond it by TLS"),
+    ],
+)
+def test_a_plain_edge_beyond_this_machine_is_told(
+    address: str, certificate: str, *, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys come in plain text there; an address of TLS is told as it is typed."""
+    monkeypatch.setenv("INFERPLANE_EDGE_CERTIFICATE", certificate)
+    order = UpOrder(
+        state=StateDirectory(tmp_path),
+        edge=edge_of(address, None),
+        workers=1,
+        pool="default",
+        drain_seconds=1,
+        ready_seconds=1,
+        log_level="info",
+        verbose=False,
+        ready_fd=None,
+        auth="off",
+    )
+    lines = summary(Ready(1.0, address, 1, "default"), order)
+    assert any(line.startswith("  plain ") for line in lines) is told
+    shown = f"https://{address}" if certificate else address
+    assert f"  edge     {shown} (gRPC, REST, OpenAI's API)" in lines
