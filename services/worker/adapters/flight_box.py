@@ -3,6 +3,8 @@
 Envoy tries a request again that a worker died with, on the next worker: if the model crashes on it, that one dies too,
 and the next. Nobody but the workers can know: each keeps the inputs of its present runs in a mapped file, which costs
 a copy of them. A file whose worker no longer holds its lock is a wreck.
+
+What was computed leaves the file with the end of its run. Texts are never in it, only keyed digests of them.
 """
 
 import fcntl
@@ -13,12 +15,14 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 import structlog
 
 from services.worker.adapters.file_lock import FileLock
+from services.worker.adapters.shared_secret import shared_secret
 from services.worker.domain.contents import Array
 from services.worker.ports.session import Session
 
@@ -28,6 +32,8 @@ _SLOTS = 16  # runs at once that are noted
 _SLOT_BYTES = 1 << 20  # of inputs of one run; rows beyond are not noted
 _LENGTH = struct.Struct("<Q")
 _STRIDE = _LENGTH.size + _SLOT_BYTES
+_NOTHING = memoryview(bytes(_SLOT_BYTES))
+_DIGEST_BYTES = 16
 _DYING_SECONDS = 0.05  # so long a process may take to end
 _DYING_LOOKS = 25
 _FRESH_SECONDS = 300.0  # so long requests are compared with a wreck
@@ -41,6 +47,7 @@ class FlightBoxes:
         self._folder = folder
         self._path = folder / f"{owner}.box"
         self._lock = FileLock(self._path)
+        self._key = b""  # of texts' digests
         self._map: mmap.mmap | None = None
         self._file: int | None = None
         self._backed: set[int] = set()  # slots that have their room on the disk
@@ -53,6 +60,7 @@ class FlightBoxes:
         """Begin to note; on a disk that can't be written nothing is."""
         try:
             self._folder.mkdir(0o700, parents=True, exist_ok=True)
+            self._key = shared_secret(self._folder.parent / "flights.key")
             if not self._lock.try_alone():
                 return
             self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -101,7 +109,7 @@ class FlightBoxes:
         at = first = start + _LENGTH.size
         most = _SLOT_BYTES // (len(feeds) or 1)
         for array in feeds.values():
-            data = _bytes_of(array)
+            data = _bytes_of(array, self._key)
             size = len(data)
             if size > most:
                 data, size = data[:most], most
@@ -113,7 +121,11 @@ class FlightBoxes:
     def end(self, slot: int | None) -> None:
         """The run ended, well or not."""
         if slot is not None and self._map is not None:
-            _LENGTH.pack_into(self._map, slot * _STRIDE, 0)
+            start = slot * _STRIDE
+            (size,) = _LENGTH.unpack_from(self._map, start)
+            _LENGTH.pack_into(self._map, start, 0)
+            first = start + _LENGTH.size
+            self._map[first : first + size] = _NOTHING[:size]
             self._free.append(slot)
 
     def look(self) -> bool:
@@ -143,7 +155,10 @@ class FlightBoxes:
         A worker that is dying lets go of its lock a little after its callers have noticed. So where a worker that seems
         to live computes this, it is waited for, once in its life and for milliseconds.
         """
-        rows = [_bytes_of(array[:1] if array.ndim else array).tobytes() for array in feeds.values()]
+        rows = [
+            bytes(_bytes_of(array[:1] if array.ndim else array, self._key))
+            for array in feeds.values()
+        ]
         if any(_holds(flights, rows) for flights in self._wrecks.values()):
             return True
         boxes = [path for path in self._folder.glob("*.box") if path != self._path]
@@ -202,9 +217,13 @@ class _Recorded:
             self._boxes.end(slot)
 
 
-def _bytes_of(array: Array) -> memoryview:
+def _bytes_of(array: Array, key: bytes) -> memoryview:
     if array.dtype == object:
-        return memoryview("\0".join(map(str, array.ravel())).encode())
+        digests = (
+            blake2b(str(text).encode(), key=key, digest_size=_DIGEST_BYTES).digest()
+            for text in array.ravel()
+        )
+        return memoryview(b"".join(digests))
     if array.flags.c_contiguous and array.dtype.kind in "fiub" and array.size:
         return array.data.cast("B")
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -84,6 +84,18 @@ def test_any_array_is_found_again(tmp_path: Path, array: Any) -> None:
     assert not opened(tmp_path, "w3").was_lost({"x": array, "y": np.full((1, 16), 78, np.int8)})
 
 
+def test_a_run_that_ended_leaves_nothing_in_the_file(tmp_path: Path) -> None:
+    """Nor is a text in it while it is computed."""
+    boxes, text = opened(tmp_path, "w1"), "a text that nobody else has"
+    box = tmp_path / "flights" / "w1.box"
+    slot = boxes.begin({"x": np.array([text, "another"], dtype=object), "y": A["x"]})
+    noted = box.read_bytes()
+    assert A["x"].tobytes() in noted
+    assert text.encode() not in noted
+    boxes.end(slot)
+    assert not any(box.read_bytes())
+
+
 def test_who_computed_nothing_leaves_no_suspicion(tmp_path: Path) -> None:
     """Killed while idle, or ended in order with a run that never did."""
     idle, orderly = opened(tmp_path, "w1"), opened(tmp_path, "w2")
