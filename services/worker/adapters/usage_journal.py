@@ -6,6 +6,7 @@ dies, each row is in the log, or in the table, or in both with the same number.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,6 +22,8 @@ from services.worker.adapters.usage_subjects import UsageSubjects
 from services.worker.adapters.usage_table import UsageTable
 from services.worker.domain.usage_row import (
     BYTES_WORD,
+    COMPUTE_WORD,
+    DURATION_WORD,
     ENDING,
     ENDING_AT,
     FIRST_ENDED,
@@ -28,22 +31,28 @@ from services.worker.domain.usage_row import (
     OPEN,
     OPENING,
     OPENING_AT,
+    OUTCOME_WORD,
+    QUEUE_WORD,
     ROW_BYTES,
+    START_WORD,
     TOKENS_WORD,
     Ended,
     Opened,
     Outcome,
     UsageSubject,
 )
-from services.worker.ports.usage import Slot
+from services.worker.domain.waiting import RunShare
+from services.worker.ports.usage import AnsweredCall, Slot
 
 _log = structlog.get_logger(__name__)
 
 Sync = Literal["always", "interval", "never"]
 
-_FLUSH_SECONDS = 0.02  # rows wait for others at most, before they are appended
-_MOST_ENDED = 1024  # that wait for it
-_OUTCOME_AT = ENDING_AT + 48
+_FLUSH_SECONDS = 0.1  # rows wait for others at most, before they are appended
+_MOST_ENDED = 4096  # that wait for it
+_OUTCOME_AT = 8 * OUTCOME_WORD
+# As a word: its other bytes are zero.
+_OK = int.from_bytes(bytes((Outcome.OK, 0, 0, 0, 0, 0, 0, 0)), sys.byteorder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +144,31 @@ class FileJournal:
         table.words[slot >> 3] = OPEN
         return Slot(slot)
 
+    def open_call(
+        self, subject: int, request_id: bytes, attempt: int, rows: int, size: int
+    ) -> Slot:
+        """See `UsageJournal`."""
+        if self._refusal is not None:
+            raise self._refusal
+        if not self._free:
+            self._make_room()
+        slot, table = self._free.pop(), self._table
+        OPENING.pack_into(
+            table.map,
+            slot + OPENING_AT,
+            request_id,
+            time.time_ns(),
+            subject,
+            0,
+            attempt,
+            0,
+            rows,
+            size,
+            0,
+        )
+        table.words[slot >> 3] = OPEN
+        return Slot(slot)
+
     def cancel(self, slot: Slot) -> None:
         """See `UsageJournal`."""
         self._table.words[slot >> 3] = FREE
@@ -176,12 +210,24 @@ class FileJournal:
             number += 1
         self._next = number
         self._ended += slots
-        if self._is_strict:
-            self._store()
-        elif len(self._ended) >= _MOST_ENDED:
-            self.flush()
-        elif self._flushing is None:
-            self._flushing = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
+        self._see_to_ended()
+
+    def end_calls(self, calls: Sequence[AnsweredCall], run: RunShare, now: float) -> None:
+        """See `UsageJournal`. What `open_call` left zero stays so."""
+        words, number, ended = self._table.words, self._next, self._ended
+        started, per_row = run.started, run.of(1)
+        for slot, arrived, rows, size in calls:
+            first = slot >> 3
+            words[first + DURATION_WORD] = int((now - arrived) * 1e9)
+            words[first + QUEUE_WORD] = int((started - arrived) * 1e9)
+            words[first + COMPUTE_WORD] = per_row * rows
+            words[first + BYTES_WORD] = size
+            words[first + OUTCOME_WORD] = _OK  # and neither cached nor preempted
+            words[first] = FIRST_ENDED + number
+            number += 1
+            ended.append(slot)
+        self._next = number
+        self._see_to_ended()
 
     def flush(self) -> None:
         """Append what has ended; where the disk has no room it stays in the table, and no more is admitted."""
@@ -255,6 +301,14 @@ class FileJournal:
         self._table.close()
         self._subjects.close()
 
+    def _see_to_ended(self) -> None:
+        if self._is_strict:
+            self._store()
+        elif len(self._ended) >= _MOST_ENDED:
+            self.flush()
+        elif self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
+
     def _store(self) -> None:
         """All the way to the disk, before the answer leaves."""
         self.flush()
@@ -312,8 +366,8 @@ class FileJournal:
     def _abort(self, slot: int) -> None:
         """What had been delivered stays."""
         table, first = self._table, slot >> 3
-        started = table.words[first + 3]
-        table.words[first + 9] = max(0, table.seen_ns - started)
+        started = table.words[first + START_WORD]
+        table.words[first + DURATION_WORD] = max(0, table.seen_ns - started)
         table.map[slot + _OUTCOME_AT] = Outcome.ABORTED
         table.words[first] = FIRST_ENDED + self._next
         self._next += 1

@@ -2,7 +2,7 @@
 
 import os
 from binascii import Error, unhexlify
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 KEY_HEADER = b"x-inferplane-key"
@@ -18,6 +18,14 @@ class Caller:
     key: str = ""
     endpoint: str = ""
     is_shadow: bool = False  # a mirrored copy: counted, never billed, bound by no budget
+    _hash: int = field(init=False, repr=False, compare=False)  # it is looked up for each request
+
+    def __post_init__(self) -> None:
+        told = hash((self.project, self.key, self.endpoint, self.is_shadow))
+        object.__setattr__(self, "_hash", told)
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 NOBODY = Caller()

@@ -78,8 +78,12 @@ OPENING = struct.Struct("=16sQIIQQQQ48xQ")
 OPENING_AT = 8
 ENDING = struct.Struct("=QQQQQQBBHI")
 ENDING_AT = ROW_BYTES - ENDING.size
+# Words of 8 bytes, from the row's beginning.
+START_WORD = 3
+DURATION_WORD, QUEUE_WORD, COMPUTE_WORD = 9, 10, 11
 TOKENS_WORD = 13  # output tokens so far
 BYTES_WORD = 14  # bytes of the answer so far
+OUTCOME_WORD = 15  # in its first byte
 
 # A row as numpy reads it.
 ROW = np.dtype(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from services.rpc.errors import InferplaneError
 from services.worker.domain.assignment import VersionSpec
 from services.worker.domain.call_head import CallHead
 from services.worker.domain.caller import Caller, id_bytes
-from services.worker.domain.usage_row import Ended, Opened, UsageKind, UsageSubject
+from services.worker.domain.usage_row import UsageKind, UsageSubject
 from services.worker.drivers.tab import NO_TAB, AnyTab, CallMark, Tab
 from services.worker.ports.allowance import Allowance, Need, Reservation
 from services.worker.ports.call import UnaryCall
@@ -35,8 +35,8 @@ class VersionUsage:
     def __init__(self, accounts: Accounts, spec: VersionSpec) -> None:
         """Assign only."""
         self.journal = accounts.journal
-        self._allowance = accounts.allowance
-        self._version = spec.name
+        self.allowance = accounts.allowance  # to be asked before `open_call`
+        self.version = spec.name
         self._digest = spec.digest
         self._epoch = -1  # of the journal when numbers were learnt
         self._numbers: dict[Caller, int] = {}
@@ -47,30 +47,20 @@ class VersionUsage:
 
         Raises ResourceExhaustedError that names a budget, UnavailableError while nothing can be counted.
         """
-        reserved = self._allowance.reserve(mark.caller, self._version, need)
+        reserved = self.allowance.reserve(mark.caller, self.version, need)
         if isinstance(reserved, Awaitable):
             return self._enter_later(reserved, mark, need)
         return self._tab(reserved, mark, need)
 
-    def reserve(self, caller: Caller, need: Need) -> Reservation | Awaitable[Reservation]:
-        """The first half of `enter`, for `open_call`."""
-        return self._allowance.reserve(caller, self._version, need)
-
     def open_call(self, call: UnaryCall, rows: int, size: int) -> Slot:
-        """The other half, without a tab."""
+        """`enter` without a tab, once its need is set aside."""
         if self._epoch != self.journal.epoch:
             self._forget()
         head = call.head
         subject = self._of_heads.get(head)
         if subject is None:
             subject = self._learn(head)
-        return self.journal.open(
-            Opened(id_bytes(call.request_id), subject, 0, head.attempt, 0, rows, size)
-        )
-
-    def end_calls(self, slots: Sequence[Slot], ended: Sequence[Ended]) -> None:
-        """Those of `open_call` have answers that are about to be handed over."""
-        self.journal.end_all(slots, ended)
+        return self.journal.open_call(subject, id_bytes(call.request_id), head.attempt, rows, size)
 
     async def _enter_later(
         self, reserved: Awaitable[Reservation], mark: CallMark, need: Need
@@ -103,7 +93,7 @@ class VersionUsage:
                     caller.project,
                     caller.key,
                     caller.endpoint,
-                    str(self._version),
+                    str(self.version),
                     self._digest,
                     UsageKind.SHADOW if caller.is_shadow else UsageKind.REQUEST,
                 )

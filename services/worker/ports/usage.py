@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from typing import NewType, Protocol
 
 from services.worker.domain.usage_row import Ended, Opened, UsageRows, UsageSubject
+from services.worker.domain.waiting import RunShare
 
 Slot = NewType("Slot", int)
+# Slot, when it came by the monotonic clock, rows, bytes of the answer.
+AnsweredCall = tuple[Slot, float, int, int]
 
 
 class UsageJournal(Protocol):
@@ -28,6 +31,12 @@ class UsageJournal(Protocol):
         """A request is admitted. Raises UnavailableError while no more can be counted."""
         ...
 
+    def open_call(
+        self, subject: int, request_id: bytes, attempt: int, rows: int, size: int
+    ) -> Slot:
+        """`open` for a call of one request without tokens; there are many."""
+        ...
+
     def cancel(self, slot: Slot) -> None:
         """It was not admitted after all: no row."""
         ...
@@ -42,6 +51,10 @@ class UsageJournal(Protocol):
 
     def end_all(self, slots: Sequence[Slot], ended: Sequence[Ended]) -> None:
         """The same of several."""
+        ...
+
+    def end_calls(self, calls: Sequence[AnsweredCall], run: RunShare, now: float) -> None:
+        """Requests of `open_call` that shared a run have ended well."""
         ...
 
 

@@ -15,7 +15,7 @@ from services.worker.domain.batch import Answer, Outputs, Terms, Waiting
 from services.worker.domain.call_head import Headers
 from services.worker.domain.grpc_message import PREFIX_BYTES
 from services.worker.domain.request_use import RequestUse
-from services.worker.domain.usage_row import Ended, Outcome
+from services.worker.domain.usage_row import Ended
 from services.worker.domain.waiting import RunShare
 from services.worker.drivers.no_budgets import NOTHING_RESERVED
 from services.worker.drivers.served_version import ServedVersion
@@ -23,7 +23,7 @@ from services.worker.drivers.tab import outcome_of
 from services.worker.drivers.version_usage import VersionUsage
 from services.worker.ports.allowance import Need, Reservation
 from services.worker.ports.call import UnaryCall
-from services.worker.ports.usage import Slot
+from services.worker.ports.usage import AnsweredCall, Slot
 from services.worker.servicers import grpc_messages
 from services.worker.servicers.answer_source import AnswerSource
 from services.worker.servicers.call import encoded
@@ -63,7 +63,7 @@ class FormedCall:
         """Set aside what it needs, count it, queue it. Raises InferplaneError if it is refused."""
         usage = self.form.version.usage
         assert isinstance(usage, VersionUsage)
-        reserved = usage.reserve(self.call.head.caller, self.form.need)
+        reserved = usage.allowance.reserve(self.call.head.caller, usage.version, self.form.need)
         if reserved is NOTHING_RESERVED:
             self._queue(usage, waiting, size)
         elif isinstance(reserved, Awaitable):
@@ -89,13 +89,6 @@ class FormedCall:
         version.end(self.call.arrived, why)
         self.close(why, None)
 
-    def reply(self, framed: bytes) -> None:
-        """The answer, which has its prefix."""
-        if self.reserved is None:
-            self.call.reply_framed(framed)
-        else:
-            self.call.reply(framed[PREFIX_BYTES:], self.headers())
-
     def headers(self) -> Headers:
         """What the answer tells of budgets."""
         return () if self.reserved is None else encoded(self.reserved.trailers())
@@ -109,7 +102,7 @@ class FormedCall:
         use = use or RequestUse()
         duration = int((time.monotonic() - self.call.arrived) * 1e9)
         ended = Ended(duration, outcome_of(error), use.queue_ns, use.compute_ns, 0, 0, size)
-        usage.end_calls((slot,), (ended,))
+        usage.journal.end(slot, ended)
         self.settle(use.compute_ns)
 
     def settle(self, compute_ns: int) -> None:
@@ -154,7 +147,7 @@ class FastAnswers:
         last: Form | None = None
         answer: AnswerForm | None = None
         row, arrivals = 0, []
-        counted: list[tuple[FormedCall, int]] = []
+        counted: list[AnsweredCall] = []
         for waiting in batch:
             formed, rows = waiting.caller, waiting.terms.rows
             if formed is not None:
@@ -169,42 +162,24 @@ class FastAnswers:
                     self._write(formed, cut, waiting.use)
                 else:
                     framed = answer.framed(formed.ident, blobs, row, rows)
-                    formed.reply(framed)
-                    arrivals.append(formed.call.arrived)
-                    if formed.slot is not None:
-                        counted.append((formed, len(framed) - PREFIX_BYTES))
+                    call, slot = formed.call, formed.slot
+                    arrivals.append(call.arrived)
+                    if slot is not None:
+                        counted.append((slot, call.arrived, rows, len(framed) - PREFIX_BYTES))
+                        formed.slot = None
+                    if formed.reserved is None:
+                        call.reply_framed(framed)
+                    else:
+                        formed.settle(run.of(rows))
+                        call.reply(framed[PREFIX_BYTES:], formed.headers())
             row += rows
         if arrivals:
             now = time.monotonic()
             self.version.end_many(arrivals, now)
-            if counted:
-                self._count(counted, run, now)
-
-    def _count(self, counted: Sequence[tuple[FormedCall, int]], run: RunShare, now: float) -> None:
-        """Before the answers leave: they wait until the whole batch is written."""
-        usage = self.version.usage
-        assert isinstance(usage, VersionUsage)
-        slots, ended, per_row = [], [], run.of(1)
-        for formed, size in counted:
-            arrived, slot = formed.call.arrived, formed.slot
-            assert slot is not None
-            compute = per_row * formed.form.need.rows
-            slots.append(slot)
-            ended.append(
-                Ended(
-                    int((now - arrived) * 1e9),
-                    Outcome.OK,
-                    int((run.started - arrived) * 1e9),
-                    compute,
-                    0,
-                    0,
-                    size,
-                )
-            )
-            formed.slot = None
-            if formed.reserved is not None:
-                formed.settle(compute)
-        usage.end_calls(slots, ended)
+            if counted:  # before the answers leave: they wait until the whole batch is written
+                usage = self.version.usage
+                assert isinstance(usage, VersionUsage)
+                usage.journal.end_calls(counted, run, now)
 
     def ended(self, waiting: Waiting, answer: Answer) -> None:
         """Write one that ended by itself."""
