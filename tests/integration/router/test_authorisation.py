@@ -2,18 +2,13 @@
 
 import asyncio
 import json
-import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from google.api import annotations_pb2
-from google.protobuf.descriptor import MethodDescriptor
 from inference import open_inference_pb2 as oip
-from inferplane.oip.v1 import rest_service_pb2
-from inferplane.openai.v1 import openai_service_pb2
 
 from services.native_library import EDGE
 from services.router.domain.policy import RevocationChange
@@ -25,6 +20,7 @@ from tests.integration.router.edge import DIGITS, V1, V2, EdgeUnderTest
 from tests.integration.router.keys import answer, bearer, head, reason
 from tests.integration.router.waiting import until
 from tests.metering_keys import KeyMint
+from tests.rest_calls import rest_calls
 
 ROLES = ("caller", "viewer", "deployer", "admin")
 _WITH_AND_WITHOUT = [
@@ -111,21 +107,20 @@ async def test_what_is_not_for_the_edge(edge: EdgeUnderTest, mint: KeyMint) -> N
     assert {path: how for path, how in got.items() if how not in allowed} == {}
 
 
-def rest_calls() -> Iterator[tuple[str, str, Access]]:
-    """Verb and path of all that REST and OpenAI's clients may call, and who may."""
-    for file in (rest_service_pb2.DESCRIPTOR, openai_service_pb2.DESCRIPTOR):
-        for service in file.services_by_name.values():
-            for method in service.methods:
-                for verb, path in bindings(method):
-                    who = access.table()[methods.path(f"{service.full_name}.{method.name}")]
-                    yield verb, path, who
-
-
-def bindings(method: MethodDescriptor) -> Iterator[tuple[str, str]]:
-    first = method.GetOptions().Extensions[annotations_pb2.http]
-    for rule in (first, *first.additional_bindings):
-        verb = rule.WhichOneof("pattern")
-        yield verb.upper(), re.sub(r"\{\w+\}", "digits", getattr(rule, verb))
+async def test_without_keys_the_edge_is_still_no_way_to_the_services(folder: Path) -> None:
+    """An edge that asks nobody for a key lets nobody into what services call among themselves either."""
+    edge = await EdgeUnderTest.start(folder)
+    try:
+        edge.set_workers({})
+        await edge.in_sync()
+        for path, who in access.table().items():
+            if who is Access.NOBODY:
+                assert (await call(edge, path, None)).startswith("PERMISSION_DENIED"), path
+        assert (await call(edge, "/inferplane.metering.v1.NewService/Get", None)).startswith(
+            "PERMISSION_DENIED"
+        )
+    finally:
+        await edge.stop()
 
 
 async def test_every_path_by_every_role(edge: EdgeUnderTest, mint: KeyMint) -> None:
