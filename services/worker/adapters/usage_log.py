@@ -150,6 +150,15 @@ def first_of(segment: Path) -> int:
     return int(segment.stem)
 
 
+def next_row(folder: Path) -> int:
+    """Number of the row that follows all that a log has."""
+    found = segments(folder)
+    if not found:
+        return 0
+    ends = [r.number + r.rows for r in records(found[-1]) if r.kind == _ROWS]
+    return ends[-1] if ends else first_of(found[-1])
+
+
 def records(segment: Path, start: int = 0) -> Iterator[Record]:
     """Those from an offset on, until one that is broken or not there yet; none of a segment that is gone."""
     try:
@@ -182,6 +191,9 @@ class UsageReader:
 
     def __init__(self, folder: Path) -> None:
         """At the beginning."""
+        self.split: int | None = (
+            None  # rows from this one on are not read together with those before
+        )
         self._folder = folder
         self._segment: Path | None = None
         self._offset = 0
@@ -233,15 +245,17 @@ class UsageReader:
             elif record.kind == _TOLD:
                 told[record.number] = record.data
             elif record.kind == _ROWS:
-                if pieces and record.number != first + count:
+                if pieces and (record.number != first + count or record.number == self.split):
                     break
                 first = first if pieces else record.number
                 pieces.append(record.data)
                 count += record.rows
-            self._following = record.end
+                # What is told of rows comes before them: without them it is read once more.
+                self._following = record.end
             if count >= most:
                 break
         if not pieces:
             return None
         rows = np.frombuffer(b"".join(pieces), ROW)
+        told = {number: data for number, data in told.items() if first <= number < first + count}
         return UsageRows(first, rows, dict(self._subjects), told)

@@ -1,9 +1,10 @@
 """Outboxes of a machine's workers: one folder each, with a lock as long as its worker lives."""
 
+import os
 import secrets
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -11,7 +12,7 @@ import structlog
 
 from services.worker.adapters.file_lock import FileLock
 from services.worker.adapters.usage_journal import FileJournal, JournalLimits, Sync, boot_id
-from services.worker.adapters.usage_log import UsageReader
+from services.worker.adapters.usage_log import UsageReader, next_row
 from services.worker.domain.usage_row import UsageRows
 
 _log = structlog.get_logger(__name__)
@@ -27,6 +28,7 @@ class _Source:
     source: str
     base: int = 0  # number of the row that is the source's first
     boot: str = ""  # of the machine, when it began
+    split: int | None = None  # rows from this one on will be of another source
 
 
 class Outbox:
@@ -61,8 +63,12 @@ class Outbox:
             return None
         self._source = _Source(**orjson.loads((self.folder / _SOURCE).read_bytes()))
         if self._source.boot != boot_id():
-            # The machine may have lost rows that metering has; what is stored twice is one request all the same.
-            self._name(_Source(secrets.token_hex(16), self._source.base, boot_id()))
+            # The machine may have lost rows that metering has: their numbers are not given to others. What the log
+            # still has keeps its numbers, so that what metering has of it is not counted again.
+            split, before = next_row(self.folder), self._source.split
+            split = split if before is None else min(split, before)
+            self._name(replace(self._source, boot=boot_id(), split=split))
+        self._reader.split = self._source.split
         return self.journal.recover()
 
     @property
@@ -80,11 +86,17 @@ class Outbox:
 
     def renew(self, row: int) -> None:
         """Rows from this one on are of another source, of which it is the first. Raises OSError."""
-        self._name(_Source(secrets.token_hex(16), row, self._source.boot))
+        split = self._source.split
+        later = split if split is not None and row < split else None
+        self._name(_Source(secrets.token_hex(16), row, self._source.boot, later))
 
     def read(self, most: int) -> UsageRows | None:
         """The next rows; None: there are none yet. Raises OSError."""
-        return self._reader.read(most)
+        rows = self._reader.read(most)
+        split = self._source.split
+        if rows is not None and split is not None and rows.first >= split:
+            self.renew(rows.first)
+        return rows
 
     def passed(self, taken: int) -> None:
         """What was read last is stored, as all rows before `taken` are."""
@@ -113,7 +125,10 @@ class Outbox:
 
     def _name(self, source: _Source) -> None:
         fresh = self.folder / f"{_SOURCE}.new"
-        fresh.write_bytes(orjson.dumps(source))
+        with fresh.open("wb") as file:
+            file.write(orjson.dumps(source))
+            file.flush()
+            os.fsync(file.fileno())
         fresh.rename(self.folder / _SOURCE)
         self._source = source
 

@@ -352,18 +352,56 @@ async def test_an_outbox_is_taken_over_once_its_worker_is_dead(
     assert not list((tmp_path / "usage").iterdir())
 
 
-async def test_after_a_start_of_the_machine_it_is_another_source(
+async def test_after_a_start_of_the_machine_what_is_appended_is_of_another_source(
     outboxes: Outboxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Numbers that the disk lost may be stored already: they are not given to other rows of the same source."""
+    """What the log has keeps its numbers, for metering may have it; numbers that the disk lost get no other rows."""
     mine = outboxes.own()
-    source = mine.source
+    source, late = mine.source, begin(mine.journal, 7)
+    for number in range(3):
+        mine.journal.end(begin(mine.journal, number), Ended(1, Outcome.OK))
+    mine.journal.flush()
     mine.leave()
+    assert late
     monkeypatch.setattr("services.worker.adapters.usage_outbox.boot_id", lambda: "another")
     (taken,) = Outboxes(tmp_path / "usage", SMALL, "interval").dead()
     assert isinstance(taken, Outbox)
-    assert taken.source != source
+    assert told(taken) == (source, 0, [Outcome.OK] * 3)
+    fresh, first, outcomes = told(taken)
+    assert fresh != source
+    assert (first, outcomes) == (0, [Outcome.ABORTED])
+    assert taken.read(10) is None
     taken.remove()
+
+
+def told(outbox: Outbox) -> tuple[str, int, list[int]]:
+    """Source, number there and outcomes of what is to be sent next, which is passed."""
+    rows = outbox.read(10)
+    assert rows is not None
+    outbox.passed(rows.next)
+    return outbox.source, outbox.number(rows.first), [int(o) for o in rows.rows["outcome"]]
+
+
+async def test_what_is_told_of_rows_waits_for_them(tmp_path: Path) -> None:
+    """A reader that comes while they are written takes both, and nothing that is of other rows."""
+    journal, reader = made(tmp_path), UsageReader(tmp_path)
+    journal.end(begin(journal, 1), Ended(1, Outcome.OK), b"one")
+    journal.flush()
+    (segment,) = usage_log.segments(tmp_path)
+    before = segment.stat().st_size
+    journal.end(begin(journal, 2), Ended(1, Outcome.OK), b"two")
+    journal.flush()
+    whole = segment.read_bytes()
+    (told_end, _) = (record.end for record in usage_log.records(segment, before))
+    found = []
+    for content in (whole[:told_end], whole):
+        segment.write_bytes(content)
+        rows = reader.read(10)
+        assert rows is not None
+        reader.passed()
+        found.append((rows.first, len(rows.rows), dict(rows.told)))
+    assert found == [(0, 1, {0: b"one"}), (1, 1, {1: b"two"})]
+    journal.close()
 
 
 async def test_the_reader_goes_on_after_a_segment_that_was_taken(tmp_path: Path) -> None:
