@@ -29,7 +29,7 @@ class HttpWebhook:
     async def post(self, notice: Notice, currency: str) -> bool:
         retrying = AsyncRetrying(
             stop=stop_after_attempt(_TRIES),
-            wait=wait_exponential_jitter(initial=0.2, max=2.0),
+            wait=wait_exponential_jitter(multiplier=0.2, max=2.0),
             retry=retry_if_exception_type(httpx.HTTPError),
         )
         try:

@@ -1,6 +1,7 @@
 """The report store in the database: sums from the roll-ups."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -131,7 +132,7 @@ def _sums(
     found: list[SubjectSums] = []
     for period, first, end in spans(span.since, span.until, _coarsest(by)):
         rows = connection.exec_driver_sql(statement, (int(period), first, end, *values))
-        found += [_read(row, by, grain, len(names)) for row in rows]
+        found += [_read(row, grain, len(names)) for row in rows]
     return found
 
 
@@ -141,20 +142,12 @@ def _table(usage: UsageFilter, by: Sequence[Dimension]) -> str:
     return "usage_rollups" if keys else sql_rollups.FAMILIES
 
 
-def _read(
-    row: Sequence[object], by: Sequence[Dimension], grain: Grain | None, words: int
-) -> SubjectSums:
-    told = [str(value) for value in row[:words]]
-    pool, at = str(row[words]), int(str(row[words + 1]))
+def _read(row: Sequence[Any], grain: Grain | None, words: int) -> SubjectSums:
+    pool, at = row[words], row[words + 1]
     period = grain.start(at) if grain is not None else 0
-    numbers = [int(str(value)) for value in row[words + 2 :]]
+    numbers = row[words + 2 :]
     sums = [*numbers[:-2], numbers[-2] * _PART + numbers[-1]]
-    values: list[str] = []
-    for one in by:
-        width = len(_COLUMNS.get(one, ()))
-        values += told[:width]
-        told = told[width:]
-    return SubjectSums(tuple(values), pool, period, sums)
+    return SubjectSums(tuple(row[:words]), pool, period, sums)
 
 
 def _computed(
