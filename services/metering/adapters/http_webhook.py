@@ -41,6 +41,9 @@ class HttpWebhook:
                 reason=str(error.last_attempt.exception()),
             )
             return False
+        except httpx.InvalidURL as error:
+            _log.warning("webhook has no address", notice=notice.name, reason=str(error))
+            return False
         return True
 
     async def _post_once(self, notice: Notice, currency: str) -> None:

@@ -103,12 +103,12 @@ class SqlAlerts:
 
         return await self._database.read(lambda c: c.run_sync(work))
 
-    async def undelivered(self, most: int) -> Sequence[Notice]:
+    async def undelivered(self, after: int, most: int) -> Sequence[Notice]:
         def work(connection: sa.Connection) -> list[Notice]:
             rows = connection.exec_driver_sql(
                 f"SELECT {_NOTICE} FROM spending_notices"  # noqa: S608
-                " WHERE deliver_us IS NULL AND webhook <> '' ORDER BY id LIMIT ?",
-                (most,),
+                " WHERE deliver_us IS NULL AND webhook <> '' AND id > ? ORDER BY id LIMIT ?",
+                (after, most),
             )
             return [_notice(row) for row in rows]
 

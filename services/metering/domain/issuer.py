@@ -2,12 +2,11 @@
 
 import base64
 import binascii
-import ipaddress
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
+from services.metering.domain.web_address import is_secure
 from services.rpc.errors import InvalidArgumentError
 from services.rpc.names import shown
 
@@ -45,22 +44,11 @@ class TrustedIssuer:
 
 def check_url(field: str, url: str) -> str:
     """A URL that nobody between can answer for: https, or http on this machine itself."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if not (parts.scheme == "https" and host) and not (
-        parts.scheme == "http" and _is_loopback(host)
-    ):
+    if not is_secure(url):
         raise InvalidArgumentError.of_field(
             field, f"{shown(url)}; allowed: https://…, or http://… on a loopback address"
         )
     return url
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def usable_keys(text: str) -> str:

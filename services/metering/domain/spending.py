@@ -1,12 +1,11 @@
 """Alerts of spending: when a project has spent so much of an amount in a month."""
 
-import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from services.metering.domain.money import parse_amount
 from services.metering.domain.period import Grain, period_of
+from services.metering.domain.web_address import is_secure
 from services.rpc.names import check_id, shown
 from services.rpc.violations import Violations
 
@@ -93,7 +92,7 @@ def checked_alert(given: AlertInput, now_us: int) -> SpendingAlert:
         f"allowed: 1 to {_MOST_PERCENTS} of 1 to {_MOST_PERCENT}",
     )
     violations.require(
-        not given.webhook or _is_webhook(given.webhook),
+        not given.webhook or (len(given.webhook) <= _LONGEST_URL and is_secure(given.webhook)),
         "spending_alert.webhook",
         f"{shown(given.webhook)}; allowed: https://…, or http:// on loopback",
     )
@@ -108,24 +107,6 @@ def checked_alert(given: AlertInput, now_us: int) -> SpendingAlert:
         webhook=given.webhook,
         create_us=now_us,
     )
-
-
-def _is_webhook(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        return False
-    if not host or len(url) > _LONGEST_URL or not url.isascii() or not url.isprintable():
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def reached(alert: SpendingAlert, spent: int) -> Iterable[int]:

@@ -7,6 +7,7 @@ import structlog
 
 from services.metering.ports.usage_store import UsageStore
 from services.rpc.clock import Clock
+from services.rpc.errors import InferplaneError
 
 _log = structlog.get_logger(__name__)
 
@@ -26,7 +27,10 @@ class Retention:
         """Until cancelled."""
         never = asyncio.Event()
         while True:
-            await self.drop()
+            try:
+                await self.drop()
+            except InferplaneError as error:
+                _log.error("old request rows not dropped, trying again", reason=error.message)
             await self._clock.wait(never, self._clock.monotonic() + _PAUSE)
 
     async def drop(self) -> int:

@@ -18,7 +18,7 @@ from services.metering.domain.spending import (
 )
 from services.metering.ports.alert_store import AlertStore, Webhook
 from services.rpc.clock import Clock
-from services.rpc.errors import NotFoundError, ResourceExhaustedError
+from services.rpc.errors import InferplaneError, NotFoundError, ResourceExhaustedError
 
 _log = structlog.get_logger(__name__)
 
@@ -102,17 +102,30 @@ class Spending:
         while True:
             await self._clock.wait(self._woken, until)
             self._woken.clear()
-            await self._tell()
-            if await self._deliver():
+            if await self._told_all():
                 pause, until = _FIRST_PAUSE, None
             else:
                 until = self._clock.monotonic() + pause
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
+    async def _told_all(self) -> bool:
+        """Whether there is nothing left to tell; if the store fails, there is."""
+        try:
+            await self._tell()
+            return await self._deliver()
+        except InferplaneError as error:
+            _log.error("spending not told, trying again", reason=error.message)
+            return False
+
     async def _tell(self) -> None:
         while self._waiting:
-            project, month = self._waiting.pop()
-            for notice in await self._store.tell(project, month, self._now_us()):
+            one = self._waiting.pop()  # first, as it may be put there again meanwhile
+            try:
+                notices = await self._store.tell(*one, self._now_us())
+            except InferplaneError:
+                self._waiting.add(one)
+                raise
+            for notice in notices:
                 self._told.inc()
                 _log.warning(
                     "spending alert",
@@ -124,12 +137,12 @@ class Spending:
                 )
 
     async def _deliver(self) -> bool:
-        """Whether all that waited was taken."""
-        while waiting := await self._store.undelivered(_AT_ONCE):
-            taken = await asyncio.gather(*(self._deliver_one(notice) for notice in waiting))
-            if not all(taken):
-                return False
-        return True
+        """Whether all that waited was taken; one that is not holds up no others."""
+        after, taken = 0, True
+        while waiting := await self._store.undelivered(after, _AT_ONCE):
+            taken &= all(await asyncio.gather(*map(self._deliver_one, waiting)))
+            after = waiting[-1].id
+        return taken
 
     async def _deliver_one(self, notice: Notice) -> bool:
         if not await self._webhook.post(notice, self._currency):

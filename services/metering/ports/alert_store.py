@@ -33,8 +33,8 @@ class AlertStore(Protocol):
         """The newest notices with a smaller id (0: of all); of a project, or of all (empty)."""
         ...
 
-    async def undelivered(self, most: int) -> Sequence[Notice]:
-        """The oldest notices that a webhook has not taken yet."""
+    async def undelivered(self, after: int, most: int) -> Sequence[Notice]:
+        """The oldest notices with a greater id that a webhook has not taken yet."""
         ...
 
     async def delivered(self, notice: Notice, now_us: int) -> None:
