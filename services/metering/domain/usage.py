@@ -17,7 +17,8 @@ ID_BYTES = 16
 _LARGEST_NUMBER = 2**62
 _LONGEST_SPAN = 2**50  # ns, 13 days; longer ones are counted as that
 _LARGEST_QUANTITY = 2**40  # of what is summed up over years
-_LONGEST_WORD = 128  # characters of keys and digests
+_LONGEST_WORD = 128  # characters of digests and sources
+_LONGEST_KEY = 255  # characters; a key of somebody else's issuer is its subject
 
 
 class Kind(IntEnum):
@@ -145,13 +146,11 @@ def check_subject(place: int, subject: Subject) -> list[FieldViolation]:
             found += _violations(check_id, f"{at}.{name}", value)
     if subject.model or subject.version:
         found += _violations(parse_version, f"{at}.version", subject.version_name)
-    for name in ("key", "digest"):
+    for name, longest in (("key", _LONGEST_KEY), ("digest", _LONGEST_WORD)):
         value = getattr(subject, name)
-        if len(value) > _LONGEST_WORD or not (value.isascii() and value.isprintable()):
+        if len(value) > longest or not value.isprintable():
             found.append(
-                FieldViolation(
-                    f"{at}.{name}", f"allowed: at most {_LONGEST_WORD} printable ASCII characters"
-                )
+                FieldViolation(f"{at}.{name}", f"allowed: at most {longest} printable characters")
             )
     return found
 

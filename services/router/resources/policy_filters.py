@@ -38,7 +38,10 @@ _ALGORITHMS = (
     "EdDSA",
 )
 _CACHED_TOKENS = 1024  # verified ones, for each of Envoy's threads
-_PROJECT = "^[a-z0-9][a-z0-9-]{0,62}$"
+# Together the rule for ids (services.rpc.names): what is no id would be refused where usage is counted.
+_ID = ("^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$", r"^[^.]+(\.[^.]+)*$")
+# And who it is: what is no text for headers and rows is nobody.
+_PLAIN = (*((edge.PROJECT_HEADER, rule) for rule in _ID), (edge.KEY_HEADER, "^[ -~]{1,255}$"))
 
 
 class PolicyFilters:
@@ -55,7 +58,7 @@ class PolicyFilters:
         revoked, disabled = policy.revoked_keys, policy.disabled_projects
         return [
             self._once(edge.KEYS_FILTER, _keys, keys, issuers),
-            self._once(edge.REVOCATIONS_FILTER, _revocations, revoked, disabled, issuers),
+            self._once(edge.REVOCATIONS_FILTER, _revocations, revoked, disabled, issuers, keys),
             self._once(edge.LIMITS_FILTER, self._limits, policy.limits),
         ]
 
@@ -141,21 +144,30 @@ def _provider(issuer: Issuer, name: str, key_claim: str) -> dict[str, Any]:
 
 
 def _revocations(
-    keys: tuple[str, ...], projects: tuple[str, ...], issuers: tuple[Issuer, ...]
+    keys: tuple[str, ...],
+    projects: tuple[str, ...],
+    issuers: tuple[Issuer, ...],
+    signing_keys: tuple[SigningKey, ...],
 ) -> Any:
     """Tokens that are good in themselves, of keys and projects that are not let in."""
+    if not (signing_keys or any(_has_key(issuer.jwks) for issuer in issuers)):
+        # Envoy refuses to verify by nothing and goes on with the keys that it had.
+        return RBAC(matcher=Matcher(on_no_match=_on_match("revoked", rbac_pb2.RBAC.DENY)))
     let_in = _on_match("let-in", rbac_pb2.RBAC.ALLOW)
     otherwise = _unless(edge.PROJECT_HEADER, projects, "project", let_in)
     otherwise = _unless(edge.KEY_HEADER, keys, "revoked", otherwise)
     if issuers:  # what others' tokens claim may be anything
-        plain = {
-            "single_predicate": {
-                "input": _header(edge.PROJECT_HEADER),
-                "value_match": {"safe_regex": {"google_re2": {}, "regex": _PROJECT}},
+        plain = [
+            {
+                "single_predicate": {
+                    "input": _header(header),
+                    "value_match": {"safe_regex": {"google_re2": {}, "regex": rule}},
+                }
             }
-        }
+            for header, rule in _PLAIN
+        ]
         refusal = {
-            "predicate": {"not_matcher": plain},
+            "predicate": {"not_matcher": {"and_matcher": {"predicate": plain}}},
             "on_match": _on_match("claims", rbac_pb2.RBAC.DENY),
         }
         otherwise = {

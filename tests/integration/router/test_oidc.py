@@ -118,6 +118,13 @@ async def test_claims_say_what_a_user_may(world: World) -> None:
         assert refusal.startswith(("PERMISSION_DENIED ", "UNAUTHENTICATED ")), missing
 
 
+async def test_a_project_that_is_no_id_is_not_let_in(world: World) -> None:
+    """Names of projects are the same for tokens of others as for ours."""
+    for project, is_let_in in (("my.own_team", True), ("team-", False), ("a..b", False)):
+        token = await world.sign_in("ada", **{**CALLER, "groups": {"team": project}})
+        assert (await answer(world.edge, token) == "OK") is is_let_in, project
+
+
 async def test_tokens_for_others_and_of_others_are_refused(world: World) -> None:
     """Another audience, and an issuer that nobody trusts, let nobody in."""
     elsewhere = await world.sign_in("ada", audience="another-service")

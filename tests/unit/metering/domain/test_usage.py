@@ -37,7 +37,7 @@ def with_column(name: str, *values: int) -> UsageBatch:
             id="a project that is no id",
         ),
         pytest.param(
-            replace(GOOD, subjects=[replace(PROJECT, key="k" * 200)]),
+            replace(GOOD, subjects=[replace(PROJECT, key="k" * 256)]),
             "batch.subjects[0].key",
             id="a key too long",
         ),
