@@ -123,7 +123,7 @@ async def worker(
                 await rounds.end()
 
 
-def stub(to_metering: grpc.aio.Channel) -> budget_service_pb2_grpc.BudgetServiceStub:
+def stub(to_metering: grpc.aio.Channel) -> "budget_service_pb2_grpc.BudgetServiceAsyncStub":
     """What people call."""
     return budget_service_pb2_grpc.BudgetServiceStub(to_metering)
 
