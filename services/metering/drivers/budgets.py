@@ -16,6 +16,7 @@ from services.metering.domain.etag import check_etag
 from services.metering.domain.lease_book import Standing
 from services.metering.drivers.lease_desk import LeaseDesk, moment
 from services.metering.ports.rates import ProjectLookup
+from services.rpc.completion import to_completion
 from services.rpc.errors import AlreadyExistsError, NotFoundError
 from services.rpc.names import ProjectName
 from services.rpc.page import Page, PageRequest, cut
@@ -67,9 +68,13 @@ class Budgets:
         return await self._put(budget)
 
     async def _put(self, budget: Budget) -> BudgetState:
+        await to_completion(self._keep(budget))
+        return self._state(budget)
+
+    async def _keep(self, budget: Budget) -> None:
+        """In the store and in the book, or in neither, also if the caller goes meanwhile."""
         await self._desk.store.put(budget)
         self._desk.book.budgets.put(budget)
-        return self._state(budget)
 
     def get(self, name: BudgetName) -> BudgetState:
         """NotFoundError if there is none."""
@@ -99,9 +104,12 @@ class Budgets:
         async with self._desk.writing:
             budget = self._found(name)
             check_etag(name, budget, etag)
-            await self._desk.store.remove(budget.uid)
-            self._desk.book.budgets.remove(budget)
-            self._desk.book.drop(budget.uid)
+            await to_completion(self._remove(budget))
+
+    async def _remove(self, budget: Budget) -> None:
+        await self._desk.store.remove(budget.uid)
+        self._desk.book.budgets.remove(budget)
+        self._desk.book.drop(budget.uid)
 
     def _found(self, name: BudgetName) -> Budget:
         budget = self._desk.book.budgets.named(name)

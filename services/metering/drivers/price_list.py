@@ -1,5 +1,6 @@
 """The price list: creates prices, and has them all in memory."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -62,10 +63,11 @@ class PriceList:
 
     def rates(self, project: str, model: str, version: str) -> Rates:
         """What one of each unit costs such a request now; 0 without a price."""
-        at_ns = nanoseconds(self._clock.now())
+        scope, book = (project, model, version), self.book
+        segment = bisect_right(book.boundaries_ns, nanoseconds(self._clock.now()))
 
         def amount(unit: Unit) -> int:
-            price = self.book.find(project, model, version, unit, at_ns)
+            price = book.find_in(scope, unit, segment)
             return price.amount if price else 0
 
         return Rates(
