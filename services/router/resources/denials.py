@@ -71,7 +71,7 @@ _DENIALS = (
         _RBAC + "claims]",
         _PERMISSION_DENIED,
         "PROJECT_MISSING",
-        "the token names no project that can be one of ours",
+        "the token names no project that can be one of ours, or nobody",
     ),
     _Denial(
         _RBAC + "project]", _PERMISSION_DENIED, "PROJECT_DISABLED", "the key's project is disabled"

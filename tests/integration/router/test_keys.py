@@ -22,7 +22,7 @@ from services.router.ports.feeds import Builder
 from services.router.resources import edge as names
 from tests.integration.router import keys
 from tests.integration.router.edge import V1, EdgeUnderTest
-from tests.integration.router.keys import answer, bearer, head, signing, tell
+from tests.integration.router.keys import REVOKED, answer, bearer, head, signing, tell
 from tests.integration.router.waiting import until
 from tests.metering_keys import BAD_TOKENS, KeyMint
 
@@ -148,6 +148,15 @@ async def test_signing_keys_come_and_go(edge: EdgeUnderTest, mint: KeyMint) -> N
     assert [await answer(edge, token) for token in (old, new)] == ["OK", "OK"]
     await tell(edge, SigningKeyChange(mint.kid, None))
     assert [await answer(edge, token) for token in (old, new)] == [INVALID, "OK"]
+    # With none left nobody is let in, though Envoy can't verify by nothing and keeps what it had.
+    edge.publisher.hear_policy(
+        PolicyUpdate(changes=(SigningKeyChange(other.kid, None),), synced=True)
+    )
+
+    async def is_out() -> bool:
+        return await answer(edge, new) == REVOKED
+
+    await until(is_out, seconds=60)
 
 
 async def test_the_listener_stays(edge: EdgeUnderTest, mint: KeyMint) -> None:
@@ -195,6 +204,8 @@ async def test_other_issuers(edge: EdgeUnderTest) -> None:
     for project in (None, "", "A", "a/b", "x" * 64, ["acme"], {"a": 1}):
         got = await answer(edge, token(org={"project": project}))
         assert got == "PERMISSION_DENIED PROJECT_MISSING", project
+    for sub in ("ålice", "a\nb", "", None, "x" * 256):
+        assert await answer(edge, token(sub=sub)) == "PERMISSION_DENIED PROJECT_MISSING", sub
     assert await answer(edge, token(aud="somebody")) == INVALID
     assert await answer(edge, theirs.token()) == INVALID  # says that it is ours
     assert await answer(edge, theirs.token(iss="https://other.example")) == INVALID

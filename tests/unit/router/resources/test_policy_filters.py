@@ -60,7 +60,8 @@ def test_every_revoked_key_is_in_the_map() -> None:
 
 def test_without_revocations_there_is_no_map() -> None:
     """Envoy takes no empty one."""
-    matcher = built(Policy(), edge.REVOCATIONS_FILTER, RBAC()).matcher
+    policy = Policy(signing_keys=POLICY.signing_keys)
+    matcher = built(policy, edge.REVOCATIONS_FILTER, RBAC()).matcher
     assert not matcher.HasField("matcher_tree")
     assert matcher.on_no_match.HasField("action")
 
