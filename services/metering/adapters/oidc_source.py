@@ -1,5 +1,6 @@
 """Keys of OpenID Connect issuers over HTTP(S): the discovery document, then the key set it names."""
 
+import asyncio
 import json
 import ssl
 from pathlib import Path
@@ -67,7 +68,10 @@ class OidcSource:
 
     async def _get(self, url: str, headers: dict[str, str]) -> tuple[int, str, bytes]:
         try:
-            async with self._client.stream("GET", url, headers=headers) as response:
+            async with (
+                asyncio.timeout(_SECONDS),
+                self._client.stream("GET", url, headers=headers) as response,
+            ):
                 if response.status_code == httpx.codes.NOT_MODIFIED and headers:
                     return response.status_code, "", b""
                 if response.status_code != httpx.codes.OK:
@@ -80,7 +84,7 @@ class OidcSource:
                             "answer", f"{url} is larger than {_LARGEST_ANSWER} bytes"
                         )
                 return response.status_code, response.headers.get("etag", ""), bytes(body)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             raise _unavailable(url, str(error) or type(error).__name__) from error
 
 

@@ -3,9 +3,14 @@
 import asyncio
 from collections.abc import Mapping
 
+import structlog
+
 from services.metering.domain.api_key import KeyState
 from services.metering.ports.identity_store import IdentityStore
 from services.rpc.clock import Clock
+from services.rpc.errors import InferplaneError
+
+_log = structlog.get_logger(__name__)
 
 EVERY = 60.0  # seconds
 
@@ -22,5 +27,8 @@ class KeyCounts:
         """Count until cancelled."""
         never = asyncio.Event()
         while True:
-            self.last = await self._store.read(lambda view: view.count_keys(self._clock.now()))
+            try:
+                self.last = await self._store.read(lambda view: view.count_keys(self._clock.now()))
+            except InferplaneError as error:
+                _log.warning("keys not counted", reason=error.message)
             await self._clock.wait(never, self._clock.monotonic() + EVERY)
