@@ -21,6 +21,8 @@ class Worker:
         self._span_ns = span_ns
         self._random = np.random.default_rng(7)
         self._sent = 0
+        self._subjects = min(_PER_BATCH, keys * len(_ENDPOINTS))
+        self._drawn: dict[int, list[usage_pb2.UsageBatch]] = {}
         self._begin_ns = time.time_ns() - span_ns
 
     def batch(self, rows: int, progress: float) -> bytes:
@@ -33,22 +35,29 @@ class Worker:
         request = pb.RecordUsageRequest(
             source=self._source, first_sequence=self._sent, worker="w1", pool="default"
         )
-        random, batch = self._random, request.batch
-        subjects = min(_PER_BATCH, self._keys * len(_ENDPOINTS))
-        batch.subjects.extend(self._subject() for _ in range(subjects))
-        start = self._begin_ns + int(progress * self._span_ns)
-        batch.subject.extend(random.integers(0, subjects, rows).tolist())
+        batch = request.batch
+        batch.CopyFrom(self._columns(rows))
+        batch.subjects.extend(self._subject() for _ in range(self._subjects))
         batch.request_ids = os.urandom(16 * rows)
-        # Nearly all are well; some fail, some are told of by a second attempt.
-        batch.outcome.extend(
-            random.choice([1, 1, 1, 1, 1, 1, 1, 1, 3, 2], rows, p=_OUTCOMES).tolist()
-        )
-        batch.attempt.extend(np.where(random.random(rows) < 0.002, 2, 1).tolist())
-        batch.start_ns.extend((start + random.integers(0, 10**10, rows)).tolist())
-        for name, largest in _COLUMNS.items():
-            getattr(batch, name).extend(random.integers(1, largest, rows).tolist())
+        start = self._begin_ns + int(progress * self._span_ns)
+        batch.start_ns.extend((start + self._random.integers(0, 10**10, rows)).tolist())
         self._sent += rows
         return request.SerializeToString()
+
+    def _columns(self, rows: int) -> usage_pb2.UsageBatch:
+        """Numbers of so many rows; a few sets of them come again and again, as drawing them takes long."""
+        known = self._drawn.setdefault(rows, [])
+        if len(known) == _SETS:
+            return known[int(self._random.integers(0, _SETS))]
+        random, batch = self._random, usage_pb2.UsageBatch()
+        batch.subject.extend(random.integers(0, self._subjects, rows).tolist())
+        # Nearly all are well; some fail, some are told of by a second attempt.
+        batch.outcome.extend(random.choice(_ENDS, rows, p=_CHANCES).tolist())
+        batch.attempt.extend(np.where(random.random(rows) < 0.002, 2, 1).tolist())
+        for name, largest in _COLUMNS.items():
+            getattr(batch, name).extend(random.integers(1, largest, rows).tolist())
+        known.append(batch)
+        return batch
 
     def _subject(self) -> usage_pb2.UsageSubject:
         key = int(self._random.integers(0, self._keys))
@@ -63,7 +72,13 @@ class Worker:
         )
 
 
-_OUTCOMES = [0.12] * 8 + [0.035, 0.005]
+_ENDS = [
+    usage_pb2.USAGE_OUTCOME_OK,
+    usage_pb2.USAGE_OUTCOME_CANCELLED,
+    usage_pb2.USAGE_OUTCOME_FAILED,
+]
+_CHANCES = [0.96, 0.035, 0.005]
+_SETS = 8
 _COLUMNS = {
     "duration_ns": 10**9,
     "queue_ns": 10**6,
