@@ -1,4 +1,4 @@
-# A whole mesh in one image: registry, router, Envoy and workers, kept by `inferplane up`.
+# A whole mesh in one image: registry, metering, router, Envoy and workers, kept by `inferplane up`.
 # Nothing is fetched but the locked packages; Envoy comes in one of them.
 FROM python:3.11-slim-bookworm AS built
 WORKDIR /opt/inferplane

@@ -1,10 +1,12 @@
 """Usage as bars: columns in time, else a bar for each line."""
 
 from collections.abc import Callable
+from decimal import Decimal
 
 from inferplane.metering.v1 import usage_report_service_pb2
 
 from services.cli.adapters.usage_tables import Sums, named
+from services.cli.domain.amounts import plain
 
 _TIMES = frozenset(
     {
@@ -52,11 +54,16 @@ def _bars(bars: list[tuple[str, float]], title: str, width: int) -> str:
         [
             title,
             *(
-                f"{label:{longest}}  {'█' * round(value / most * room):{room}}{value:{_NUMBER},.6g}"
+                f"{label:{longest}}  {'█' * round(value / most * room):{room}}{_figure(value):>{_NUMBER}}"
                 for label, value in bars
             ),
         ]
     )
+
+
+def _figure(value: float) -> str:
+    """Six digits of it, without an exponent."""
+    return f"{value:,.0f}" if value.is_integer() else plain(Decimal(f"{value:.6g}"))
 
 
 def _columns(bars: list[tuple[str, float]], title: str, width: int) -> str:
