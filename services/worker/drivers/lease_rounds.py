@@ -39,6 +39,7 @@ class LeaseRounds:
         self._next_beat = 0.0
         self._next_rates = 0.0
         self._failures = 0  # in a row
+        self._is_away = False  # for so long that leases have ended
 
     async def run(self) -> None:
         """Exchange until cancelled."""
@@ -248,8 +249,6 @@ class LeaseRounds:
         if not self._is_away:
             self._is_away = True
             _log.error("budgets are not kept: leases have ended", error=str(error))
-
-    _is_away = False
 
     def _succeeded(self) -> None:
         self._allowances.counts.exchanges += 1

@@ -1,0 +1,187 @@
+"""Rounds of exchanges, with a metering whose answers are written by hand."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from services.rpc.calendar_window import WindowKind
+from services.rpc.errors import ResourceExhaustedError, UnavailableError
+from services.rpc.names import VersionName
+from services.worker.domain.budget_share import BudgetUse, Grant
+from services.worker.domain.budget_terms import BudgetTerms, BudgetUnit, Rates
+from services.worker.domain.caller import Caller
+from services.worker.domain.need import Need
+from services.worker.drivers.allowance import Allowances
+from services.worker.drivers.lease_rounds import LeaseRounds
+from services.worker.drivers.no_budgets import NOTHING_RESERVED
+from services.worker.ports.allowance import Reservation
+from services.worker.ports.lease_exchange import CallerTerms, LeaseAnswer, LeaseReport
+from tests.manual_clock import ManualClock
+
+VERSION = VersionName("m", "1")
+
+
+def terms(uid: str) -> BudgetTerms:
+    return BudgetTerms(
+        uid=uid, name=uid, unit=BudgetUnit.TOKENS, window=WindowKind.DAY, amount=10**9
+    )
+
+
+@dataclass
+class WrittenMetering:
+    """A LeaseExchange: each key has a budget of its own, and everybody gets what is needed of what is left."""
+
+    left: int = 10**9
+    is_away: bool = False
+    has_budgets: bool = True
+    changed: Sequence[str] | None = ()
+    heard: list[LeaseReport] = field(default_factory=list)
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    under_way: int = 0
+
+    async def exchange(self, report: LeaseReport) -> LeaseAnswer:
+        self.heard.append(report)
+        self.under_way += 1
+        assert self.under_way == 1
+        await self.may_answer.wait()
+        self.under_way -= 1
+        if self.is_away:
+            raise UnavailableError("away")
+        changed, self.changed = self.changed, ()
+        return LeaseAnswer(
+            lease_seconds=10.0,
+            next_seconds=1.0,
+            revision=len(self.heard),
+            changed_projects=changed,
+            callers=[
+                CallerTerms([terms(caller.key)] if self.has_budgets else [], not self.has_budgets)
+                for caller in report.callers
+            ],
+            grants=[self._grant(use) for use in report.uses],
+            rates=[Rates() for _ in report.rates],
+        )
+
+    def _grant(self, use: BudgetUse) -> Grant:
+        given = min(use.needed, self.left)
+        self.left -= given
+        held = sum(lease.granted for lease in use.leases if not lease.is_closed)
+        return Grant(
+            uid=use.uid,
+            terms=terms(use.uid),
+            window_left=3600.0,
+            granted=held + given,
+            available=self.left,
+        )
+
+
+@dataclass
+class World:
+    clock: ManualClock
+    metering: WrittenMetering
+    worker: Allowances
+    rounds: LeaseRounds
+
+    def asks(self, key: str, tokens: int) -> "asyncio.Future[Reservation]":
+        found = self.worker.reserve(Caller("p", key, "e"), VERSION, Need(output_tokens=tokens))
+        assert isinstance(found, Awaitable)
+        return asyncio.ensure_future(found)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not holds():
+                self.clock.advance(0.001)
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    clock, metering = ManualClock(), WrittenMetering()
+    metering.may_answer.set()
+    worker = Allowances(clock, "closed")
+    rounds = LeaseRounds(worker, metering)
+    running = asyncio.create_task(rounds.run())
+    yield World(clock, metering, worker, rounds)
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_requests_that_wait_share_an_exchange(world: World) -> None:
+    """1. one is under way; 2. a hundred requests come; 3. one exchange asks for all of them, one for their leases."""
+    world.metering.may_answer.clear()
+    await world.until(lambda: world.metering.under_way == 1)
+    seen = len(world.metering.heard)
+    waiting = [world.asks("k", 10) for _ in range(100)]
+    world.metering.may_answer.set()
+    await world.until(lambda: all(future.done() for future in waiting))
+    callers, leases = world.metering.heard[seen : seen + 2]
+    assert (len(callers.callers), leases.uses[0].needed) == (1, 1000)
+    assert world.worker.active["k"].current is not None
+    assert world.worker.active["k"].current.reserved == 1000
+
+
+async def test_what_is_there_serves_those_that_came_first(world: World) -> None:
+    """Those that find nothing are refused; nobody waits for a second answer."""
+    world.metering.left = 25
+    waiting = [world.asks("k", 10) for _ in range(4)]
+    await world.until(lambda: all(future.done() for future in waiting))
+    assert [future.exception() is None for future in waiting] == [True, True, False, False]
+    assert isinstance(waiting[3].exception(), ResourceExhaustedError)
+
+
+async def test_more_budgets_than_fit_are_told_in_turn(world: World) -> None:
+    """Each of three thousand is told of within two beats; those that wait are in every exchange."""
+    waiting = [world.asks(f"k{number}", 10) for number in range(3000)]
+    await world.until(lambda: all(future.done() for future in waiting))
+    seen = len(world.metering.heard)
+    world.clock.advance(1)
+    await world.until(lambda: len(world.metering.heard) > seen)
+    world.clock.advance(1)
+    await world.until(lambda: len(world.metering.heard) > seen + 1)
+    told = [[use.uid for use in report.uses] for report in world.metering.heard[seen : seen + 2]]
+    assert [len(uids) for uids in told] == [2000, 2000]
+    assert len({uid for uids in told for uid in uids}) == 3000
+
+
+async def test_a_project_whose_budgets_changed_is_asked_about_again(world: World) -> None:
+    """1. bound by nothing; 2. metering tells of a change; 3. the next call asks."""
+    world.metering.has_budgets = False
+    first = world.asks("k", 10)
+    await world.until(first.done)
+    assert first.result() is NOTHING_RESERVED
+    world.metering.has_budgets, world.metering.changed = True, ["p"]
+    world.clock.advance(1)
+    await world.until(lambda: world.metering.changed == ())
+    await world.until(lambda: not world.worker.free_projects)
+    second = world.asks("k", 10)
+    await world.until(second.done)
+    assert second.result() is not NOTHING_RESERVED
+
+
+async def test_requests_wait_through_a_short_failure_and_not_through_a_long_one(
+    world: World,
+) -> None:
+    """Leases last ten seconds: until then the next try may help; after that the setting decides."""
+    world.metering.is_away = True
+    waits = world.asks("k", 10)
+    await world.until(lambda: world.worker.counts.failures >= 3)
+    assert not waits.done()
+    world.metering.is_away = False
+    await world.until(waits.done)
+    world.metering.is_away = True
+    more = world.asks("another", 10)
+    await world.until(more.done)
+    error = more.exception()
+    assert isinstance(error, UnavailableError)
+    assert error.reason == "METERING_UNAVAILABLE"
+
+
+async def test_at_the_end_everything_is_given_back(world: World) -> None:
+    """What was used is told, and the lease is closed."""
+    waits = world.asks("k", 10)
+    await world.until(waits.done)
+    waits.result().settle(Need(output_tokens=7))
+    await world.rounds.end()
+    (use,) = world.metering.heard[-1].uses
+    assert [(lease.granted, lease.used, lease.is_closed) for lease in use.leases] == [(7, 7, True)]
