@@ -6,7 +6,7 @@ which clients ask for instead of the host's name. So a worker can't pass for a r
 
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -39,7 +39,7 @@ class Material:
     """One set: PEM texts that belong together."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
     authorities: bytes
     folder: Path  # where this very set lies
 

@@ -4,7 +4,7 @@ import datetime as dt
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -46,7 +46,7 @@ class Issued:
     """A certificate and its key, as PEM."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
 
     @property
     def parsed(self) -> x509.Certificate:

@@ -4,7 +4,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
@@ -23,7 +23,7 @@ class Shell:
     console: Console
     state_dir: Path
     address: str
-    token: str = ""  # the key that inference is called with; commands have the first admin's
+    token: str = field(default="", repr=False)  # the key that inference is called with; commands have the first admin's
 
     @property
     def key_file(self) -> Path:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import structlog
@@ -50,7 +50,7 @@ class IssuedKey:
     """A new key and its secret, which nothing else holds."""
 
     key: ApiKey
-    token: str
+    token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
