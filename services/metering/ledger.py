@@ -132,7 +132,9 @@ def build(around: Surroundings, projects: Projects, keys: Keys) -> LedgerArea:
     answers = _Services(
         usage=UsageService(ingest),
         price=PriceService(prices, settings.currency),
-        ledger=LedgerService(Ledger(SqlLedger(database), clock), settings.currency),
+        ledger=LedgerService(
+            Ledger(SqlLedger(database, around.folder / "metering.db"), clock), settings.currency
+        ),
         report=UsageReportService(
             Reports(reports, prices, tags, clock), exports, settings.currency
         ),

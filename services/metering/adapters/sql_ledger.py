@@ -1,8 +1,10 @@
 """The ledger store in the database."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -12,13 +14,22 @@ from services.metering.domain.ledger import Entry, EntryKind, Posting
 from services.metering.domain.verification import Verification
 from services.metering.ports.ledger_store import StoredEntry
 from services.rpc.errors import AlreadyExistsError
+from services.rpc.sqlite import translated
 
 
 class SqlLedger:
     """A LedgerStore."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, path: Path) -> None:
+        """Assign only.
+
+        Args:
+            database: the open one.
+            path: its file, which verifications read by themselves: they take long.
+        """
         self._database = database
+        self._path = path
+        self._verifying = asyncio.Lock()
 
     async def append(self, entry: Entry, postings: Sequence[Posting]) -> StoredEntry:
         return await self._database.write(
@@ -44,9 +55,23 @@ class SqlLedger:
         )
 
     async def verify(self, known_number: int, known_hash: bytes) -> Verification:
-        return await self._database.read(
-            lambda connection: connection.run_sync(sql_verify.verify, known_number, known_hash)
-        )
+        async with self._verifying:  # one after the other: each reads everything
+            return await asyncio.to_thread(_verify, self._path, known_number, known_hash)
+
+
+def _verify(path: Path, known_number: int, known_hash: bytes) -> Verification:
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
+    try:
+        with translated("metering"), engine.connect() as plain:
+            connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+            connection.exec_driver_sql("PRAGMA query_only = ON")
+            connection.exec_driver_sql("BEGIN")  # so that all of it sees one state
+            try:
+                return sql_verify.verify(connection, known_number, known_hash)
+            finally:
+                connection.exec_driver_sql("ROLLBACK")
+    finally:
+        engine.dispose()
 
 
 def _append(connection: sa.Connection, entry: Entry, postings: Sequence[Posting]) -> StoredEntry:

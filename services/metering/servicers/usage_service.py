@@ -1,6 +1,8 @@
 """`inferplane.metering.v1.UsageService`: takes what workers counted."""
 
+import asyncio
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import grpc
@@ -29,7 +31,8 @@ class UsageService(UsageServiceServicer):
     async def RecordUsage(
         self, request: pb.RecordUsageRequest, context: _Context
     ) -> pb.RecordUsageResponse:
-        following = await self._ingest.record(usage_batch(request))
+        batch = await asyncio.to_thread(usage_batch, request)  # of many rows it takes long
+        following = await self._ingest.record(batch)
         return pb.RecordUsageResponse(next_sequence=following)
 
 
@@ -63,7 +66,10 @@ def _column(name: str, values: Sequence[int], count: int) -> Column:
 def _subject(place: int, told: usage_pb2.UsageSubject, pool: str) -> Subject:
     version = VersionName("", "")
     if told.version:
-        version = parse_version(f"batch.subjects[{place}].version", told.version)
+        try:
+            version = _version(told.version)
+        except InvalidArgumentError:
+            version = parse_version(f"batch.subjects[{place}].version", told.version)
     if told.kind not in _KINDS:
         raise InvalidArgumentError.of_field(
             f"batch.subjects[{place}].kind", f"{told.kind}; allowed: values of UsageKind but 0"
@@ -78,6 +84,11 @@ def _subject(place: int, told: usage_pb2.UsageSubject, pool: str) -> Subject:
         kind=Kind(told.kind),
         pool=pool,
     )
+
+
+@lru_cache(maxsize=4096)
+def _version(name: str) -> VersionName:
+    return parse_version("version", name)
 
 
 def _telemetry(told: usage_pb2.UsageTelemetry) -> Telemetry:

@@ -32,11 +32,11 @@ CHARGED = frozenset({Outcome.OK, Outcome.CANCELLED, Outcome.DEADLINE})
 class LedgerWorld:
     """Its parts, and shorter words for what tests do."""
 
-    def __init__(self, database: Database, clock: ManualClock) -> None:
+    def __init__(self, database: Database, clock: ManualClock, path: Path) -> None:
         self.database = database
         self.clock = clock
         self.usage = SqlUsage(database, clock)
-        self.ledger = SqlLedger(database)
+        self.ledger = SqlLedger(database, path)
         self.reports = SqlReports(database)
         self.prices = PriceList(SqlPrices(database), clock)
 
@@ -83,7 +83,7 @@ async def opened(path: Path, clock: ManualClock | None = None) -> AsyncIterator[
         clock.set_wall(NOW)
     engine = open_engine(path)
     try:
-        world = LedgerWorld(Database(engine), clock)
+        world = LedgerWorld(Database(engine), clock, path)
         await world.prices.load()
         yield world
     finally:
