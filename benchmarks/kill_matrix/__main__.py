@@ -1,9 +1,10 @@
 """A whole `up` whose processes are killed while calls run: is each accepted request counted once, as it was delivered?
 
-Run: .venv/bin/python -m benchmarks.kill_matrix [--requests 300] [--at-once 8] [--every 2.0] [--seed 1]
+Run: .venv/bin/python -m benchmarks.kill_matrix [--requests 300] [--at-once 8] [--every 30] [--seed 1]
 
-Callers, workers, Envoy and metering die by SIGKILL in random order, some seconds apart, while a third of the calls are
-tensors, a third texts and a third streams. Then everything is left alone until no outbox holds a row, and it is asked:
+Callers, workers, Envoy and metering die by SIGKILL in random order, each time after some more answers, at any moment,
+while a third of the calls are tensors, a third texts and a third streams. Calls that find nobody are not counted among
+the requests. Then everything is left alone until no outbox holds a row, and it is asked:
 
 - has each request that was answered exactly one row that counts, and each other at most one;
 - are there as many rows as workers have accepted requests, by a second count that they keep for this (one more for each
@@ -39,6 +40,8 @@ from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
 
 _MODULES = {"worker": "services.worker", "envoy": "envoy", "metering": "services.metering"}
 _AUDIT = Path(__file__).with_name("audit")
+_WORKERS = 2
+_PATIENCE_SECONDS = 240.0
 _REST_SECONDS = 180.0  # until all rows have arrived
 _QUIET_SECONDS = 12.0  # in which none comes: longer than between looks for outboxes of the dead
 
@@ -49,7 +52,7 @@ class Plan:
 
     requests: int
     at_once: int
-    every: float  # seconds between kills
+    every: float  # answers between kills, about
     seed: int
 
 
@@ -88,7 +91,7 @@ class Killer:
     def run(self) -> None:
         """Until all requests were sent."""
         following = 0
-        while following < self._plan.requests:
+        while self._answers() < self._plan.requests:
             process = self._start(following)
             try:
                 self._while_running(process)
@@ -99,20 +102,16 @@ class Killer:
 
     def _start(self, first: int) -> subprocess.Popen[bytes]:
         plan = self._plan
-        numbers = (str(first), str(plan.requests), str(plan.at_once))
+        numbers = (str(first), str(plan.at_once))
         where = (self._mesh.address, self._mesh.token, str(self._place.log))
         return subprocess.Popen(
             [sys.executable, "-m", "benchmarks.kill_matrix.client", *where, *numbers], cwd=ROOT
         )
 
     def _while_running(self, callers: subprocess.Popen[bytes]) -> None:
-        while True:
-            try:
-                callers.wait(self._plan.every * self._random.uniform(0.5, 1.5))
-            except subprocess.TimeoutExpired:
-                pass
-            else:
-                return
+        while self._wait(self._plan.every * self._random.uniform(0.1, 1.9)):
+            assert callers.poll() is None, "the callers ended by themselves"
+            time.sleep(self._random.uniform(0, 0.05))  # at any moment of a call
             victim = self._random.choice(["worker", "worker", "envoy", "metering", "client"])
             self.kills[victim] += 1
             if victim == "client":
@@ -121,6 +120,22 @@ class Killer:
             if found:
                 with suppress(psutil.NoSuchProcess):
                     self._random.choice(found).kill()
+
+    def _wait(self, answers: float) -> bool:
+        """Until there are so many more; whether any are still wanted."""
+        before, begin = self._answers(), time.monotonic()
+        while (now := self._answers()) < before + answers:
+            if now >= self._plan.requests:
+                return False
+            if time.monotonic() - begin > _PATIENCE_SECONDS:
+                raise AssertionError(f"no {answers:.0f} answers in {_PATIENCE_SECONDS} s")
+            time.sleep(0.05)
+        return True
+
+    def _answers(self) -> int:
+        """How many callers have seen."""
+        log = self._place.log
+        return log.read_bytes().count(b'"OK"') if log.exists() else 0
 
     def _after(self) -> int:
         """The number after the last that was sent."""
@@ -136,16 +151,17 @@ def deploy(mesh: Mesh, folder: Path) -> None:
         mesh.cli("models", "push", name, str(folder / file))
         mesh.cli("deploy", f"{name}@1")
         version = f"models/{name}/versions/1"
-        eventually(lambda of=version: mesh.well(of) == 2, seconds=120, what=version)  # type: ignore[misc] # a default that binds
+        eventually(lambda of=version: mesh.well(of) == _WORKERS, seconds=120, what=version)  # type: ignore[misc] # a default that binds
 
 
 def settle(place: Place) -> None:
-    """Wait until all rows have arrived."""
-    end, rows, since = time.monotonic() + _REST_SECONDS, -1, 0.0
+    """Wait until all rows have arrived: no outbox of a dead worker is left, and none comes any more."""
+    end, before, since = time.monotonic() + _REST_SECONDS, (-1, -1), 0.0
     while time.monotonic() < end:
-        found = verdict.count_rows(place.database)
-        if found != rows:
-            rows, since = found, time.monotonic()
+        outboxes = len(list((place.folder / "state" / "usage").glob("*/lock")))
+        found = (verdict.count_rows(place.database), outboxes)
+        if found != before or outboxes > _WORKERS:
+            before, since = found, time.monotonic()
         elif time.monotonic() - since > _QUIET_SECONDS:
             return
         time.sleep(0.5)
@@ -183,7 +199,7 @@ def main() -> int:
     )
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--at-once", type=int, default=8)
-    parser.add_argument("--every", type=float, default=2.0, help="seconds between kills, about")
+    parser.add_argument("--every", type=float, default=30, help="answers between kills, about")
     parser.add_argument("--seed", type=int, default=1)
     plan = Plan(**vars(parser.parse_args()))
     with tempfile.TemporaryDirectory(prefix="ip-") as name:
@@ -192,12 +208,12 @@ def main() -> int:
         os.environ["PYTHONPATH"] = os.pathsep.join(
             (str(_AUDIT), str(ROOT), str(ROOT / "generated"))
         )
-        with running(place.folder / "state") as mesh:
+        with running(place.folder / "state", workers=_WORKERS) as mesh:
             deploy(mesh, place.folder)
             killer = Killer(mesh, place, plan)
             begin = time.monotonic()
             killer.run()
-            print(f"called for {time.monotonic() - begin:.0f} s")
+            print(f"called for {time.monotonic() - begin:.0f} s", flush=True)
             settle(place)
             found = judge(mesh, place, killer.kills)
     for problem in found[:50]:

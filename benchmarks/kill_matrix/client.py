@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 from typing import Any
@@ -24,6 +25,7 @@ from services.rpc import channel
 KINDS = ("tensor", "stream", "text")
 TENSOR, TEXT = "affine", "tiny"
 _SHORTEST_ID = 300
+_PAUSE_SECONDS = 0.3
 _X = np.ones((2, 4), np.float32).tobytes()
 
 
@@ -62,9 +64,9 @@ class Callers:
         self._oip = open_inference_pb2_grpc.GRPCInferenceServiceStub(connected)
         self._texts = GenerationServiceStub(connected)
 
-    async def run(self, numbers: range, at_once: int) -> None:
-        """All of them, once each."""
-        left = iter(numbers)
+    async def run(self, first: int, at_once: int) -> None:
+        """Numbers from this one on, once each, until killed."""
+        left = itertools.count(first)
 
         async def one_after_the_other() -> None:
             for number in left:
@@ -87,6 +89,7 @@ class Callers:
             self._note(n=number, end="OK")
         except grpc.aio.AioRpcError as error:
             self._note(n=number, end=error.code().name)
+            await asyncio.sleep(_PAUSE_SECONDS)  # others are dead, too
 
     async def _stream(self, number: int, request: Any) -> None:
         call = self._texts.GenerateStream(request, metadata=self._metadata, timeout=30)
@@ -102,13 +105,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("address", "token", "log"):
         parser.add_argument(name)
-    for name in ("first", "last", "at_once"):
+    for name in ("first", "at_once"):
         parser.add_argument(name, type=int)
     said = parser.parse_args()
 
     async def run() -> None:
         callers = Callers(said.address, said.token, said.log)
-        await callers.run(range(said.first, said.last), said.at_once)
+        await callers.run(said.first, said.at_once)
 
     asyncio.run(run())
 
