@@ -249,8 +249,12 @@ class FileJournal:
     def sync(self) -> None:
         """What was flushed survives the machine afterwards. Raises OSError."""
         if self._unsynced:
-            self._unsynced = False
-            self._log.sync()
+            self._unsynced = False  # first: what is appended meanwhile is for the next time
+            try:
+                self._log.sync()
+            except OSError:
+                self._unsynced = True
+                raise
 
     def see(self) -> None:
         """The process lives; and what could not be done before is tried again."""

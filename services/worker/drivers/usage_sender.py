@@ -1,7 +1,9 @@
 """Sends what was counted to metering, in order, until it is stored: of this worker, and of those that died."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 import tenacity
@@ -76,7 +78,7 @@ class UsageSender:
             if rows.first > wanted:
                 self.statistics.lost += rows.first - wanted
                 _log.error("rows of usage are lost", first=wanted, count=rows.first - wanted)
-                outbox.renew(rows.first)
+                await self._on_disk(partial(outbox.renew, rows.first))
             is_own = outbox is self._own
             if is_own:
                 self.statistics.oldest_ns = rows.ended_ns
@@ -93,7 +95,7 @@ class UsageSender:
                 number = await self._record(outbox, rows)
             except UsageGapError as gap:
                 _log.warning("metering lost rows", wanted=gap.next, first=outbox.number(rows.first))
-                outbox.renew(rows.first)
+                await self._on_disk(partial(outbox.renew, rows.first))
                 continue
             except UsageRefusedError as error:
                 await self._narrow(outbox, rows, error)
@@ -113,8 +115,14 @@ class UsageSender:
             return
         _log.error("metering refuses a row of usage", row=rows.first, reason=str(error))
         self.statistics.refused += 1
-        outbox.set_aside(rows)
-        outbox.renew(rows.next)
+        await self._on_disk(partial(outbox.set_aside, rows))
+        await self._on_disk(partial(outbox.renew, rows.next))
+
+    async def _on_disk(self, act: Callable[[], None]) -> None:
+        """A disk without room ends no worker: it is waited for."""
+        async for attempt in self._attempts():
+            with attempt:
+                act()
 
     async def _read(self, outbox: UsageOutbox) -> UsageRows | None:
         async for attempt in self._attempts():
@@ -144,4 +152,4 @@ class UsageSender:
         self.statistics.failures += 1
         assert state.outcome is not None
         if state.attempt_number == 1:
-            _log.warning("usage waits for metering", reason=str(state.outcome.exception()))
+            _log.warning("usage waits", reason=str(state.outcome.exception()))
