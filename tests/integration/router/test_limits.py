@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ USED_UP = "RESOURCE_EXHAUSTED REQUESTS_PER_SECOND"
 TOO_MANY = "RESOURCE_EXHAUSTED CONCURRENT_REQUESTS"
 # So slow that nothing is filled in again while a test runs.
 _SLOW = 0.0001
+REQUEST = oip.ModelInferRequest(model_name="digits")
 
 
 @pytest.fixture
@@ -134,66 +136,76 @@ async def test_one_after_the_other_is_never_too_many(edge: EdgeUnderTest, mint: 
     assert statuses == [200] * 50
 
 
-@needs_module
-async def test_nothing_is_held_in_any_ending(edge: EdgeUnderTest, mint: KeyMint) -> None:
-    """Answered, failed, refused, cancelled, late, broken off, streams: there is always room for one more afterwards."""
-    await limit(edge, KEY, concurrent_requests=1)
-    worker, token = edge.workers[0], mint.token(jti="one")
-    request = oip.ModelInferRequest(model_name="digits")
-    metadata = bearer(token)
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """Ways in which a request ends; each leaves its worker to be let go."""
 
-    async def is_free() -> bool:
-        return await answer(edge, token) == "OK"
+    edge: EdgeUnderTest
+    mint: KeyMint
 
-    async def begun() -> None:
-        await until(lambda: worker.calls.total() > 0)
-        worker.calls.clear()
+    @property
+    def token(self) -> str:
+        return self.mint.token(jti="one")
 
-    async def cancelled() -> None:
-        call = edge.stub.ModelInfer(request, metadata=metadata)
-        await begun()
+    async def is_free(self) -> bool:
+        return await answer(self.edge, self.token) == "OK"
+
+    async def _begun(self) -> None:
+        await until(lambda: self.edge.workers[0].calls.total() > 0)
+
+    async def cancelled(self) -> None:
+        call = self.edge.stub.ModelInfer(REQUEST, metadata=bearer(self.token))
+        await self._begun()
         call.cancel()
 
-    async def late() -> None:
-        assert (await answer(edge, token, timeout=0.3)).startswith("DEADLINE_EXCEEDED")
+    async def late(self) -> None:
+        assert (await answer(self.edge, self.token, timeout=0.3)).startswith("DEADLINE_EXCEEDED")
 
-    async def stream(*, ends: bool) -> None:
-        call = edge.stub.ModelStreamInfer(metadata=metadata)
-        await call.write(request)
-        await begun()
-        worker.hold = None
-        if ends:
-            await call.done_writing()
-        else:
-            call.cancel()
+    async def stream_ends(self) -> None:
+        call = self.edge.stub.ModelStreamInfer(metadata=bearer(self.token))
+        await call.write(REQUEST)
+        await self._begun()
+        await call.done_writing()
 
-    async def broken() -> None:
-        host, _, port = edge.settings.address.rpartition(":")
+    async def stream_is_cancelled(self) -> None:
+        call = self.edge.stub.ModelStreamInfer(metadata=bearer(self.token))
+        await call.write(REQUEST)
+        await self._begun()
+        call.cancel()
+
+    async def connection_breaks(self) -> None:
+        """In the middle of a body."""
+        host, _, port = self.edge.settings.address.rpartition(":")
         _, writer = await asyncio.open_connection(host, int(port))
-        head_ = f"POST /v2/models/digits/infer HTTP/1.1\r\nhost: edge\r\nauthorization: Bearer {token}\r\n"
-        writer.write(f"{head_}content-length: 10\r\n\r\n{{".encode())
+        lines = ["POST /v2/models/digits/infer HTTP/1.1", "host: edge", "content-length: 10"]
+        lines.append(f"authorization: Bearer {self.token}")
+        writer.write("\r\n".join([*lines, "", "{"]).encode())
         await writer.drain()
-        await until(is_taken)
+        await until(self._is_taken)
         writer.transport.abort()
 
-    async def is_taken() -> bool:
-        return await edge.envoy.counter("http.edge.downstream_rq_active") > 0
+    async def _is_taken(self) -> bool:
+        return await self.edge.envoy.counter("http.edge.downstream_rq_active") > 0
 
-    async def gone() -> None:
-        await answer(edge, token, "missing")
-        await answer(edge, mint.token(jti="one", endpoints=[]))
-        await answer(edge, mint.token(jti="one", role="nobody"))
+    async def refused(self) -> None:
+        """By what stands behind the limits."""
+        await answer(self.edge, self.token, "missing")
+        await answer(self.edge, self.mint.token(jti="one", endpoints=[]))
+        await answer(self.edge, self.mint.token(jti="one", role="nobody"))
 
-    async def half(*, ends: bool) -> None:
-        await stream(ends=ends)
 
+@needs_module
+async def test_nothing_is_held_in_any_ending(edge: EdgeUnderTest, mint: KeyMint) -> None:
+    """Cancelled, late, broken off, refused, streams, no worker: there is always room for one more afterwards."""
+    await limit(edge, KEY, concurrent_requests=1)
+    ways, worker = Endings(edge, mint), edge.workers[0]
     for ending in (
-        cancelled,
-        late,
-        lambda: half(ends=True),
-        lambda: half(ends=False),
-        broken,
-        gone,
+        ways.cancelled,
+        ways.late,
+        ways.stream_ends,
+        ways.stream_is_cancelled,
+        ways.connection_breaks,
+        ways.refused,
     ):
         for _ in range(3):
             worker.calls.clear()
@@ -201,12 +213,11 @@ async def test_nothing_is_held_in_any_ending(edge: EdgeUnderTest, mint: KeyMint)
             await ending()
             held.set()
             worker.hold = None
-            await until(is_free, seconds=60)
-    await until(is_free)
+            await until(ways.is_free, seconds=60)
     await worker.stop()
     edge.workers.clear()
     for _ in range(3):
-        assert (await answer(edge, token)).startswith("UNAVAILABLE")
+        assert (await answer(edge, ways.token)).startswith("UNAVAILABLE")
 
 
 @needs_module
