@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import structlog
 
 from services.worker.adapters import usage_subjects
 from services.worker.adapters.usage_subjects import UsageSubjects
 from services.worker.domain.usage_row import ROW, ROW_BYTES, UsageRows, UsageSubject
+
+_log = structlog.get_logger(__name__)
 
 _HEAD = struct.Struct("=4sIQII")  # magic, kind, number, length, CRC of all that but itself
 _MAGIC = b"IPU1"
@@ -104,7 +107,11 @@ class UsageLog:
         for path, following in itertools.pairwise(paths):
             if first_of(following) > number:
                 return
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:  # it is only longer than it need be
+                _log.warning("a segment of usage can't be removed", reason=str(error))
+                return
             del self._sizes[path]
 
     def close(self) -> None:

@@ -44,9 +44,15 @@ class Outbox:
 
     def begin(self) -> None:
         """A new one, of this process. Raises OSError."""
-        self.folder.mkdir(mode=0o700, parents=True)
+        # It gets its name once it is locked: nobody takes over one that is being made.
+        folder, hidden = self.folder, self.folder.with_name(f".{self.folder.name}")
+        hidden.mkdir(mode=0o700, parents=True)
+        self._lock = FileLock(hidden / _LOCK)
         self._lock.try_alone()
+        self.folder = hidden
         self._name(_Source(secrets.token_hex(16), 0, boot_id()))
+        hidden.rename(folder)
+        self.folder = folder
         self.journal.create()
 
     def take_over(self) -> int | None:
@@ -110,6 +116,11 @@ class Outbox:
         kept.with_suffix(".json").write_bytes(orjson.dumps(subjects))
         kept.with_suffix(".rows").write_bytes(rows.rows.tobytes())
 
+    def let_go(self) -> None:
+        """What could not be taken over: others may try."""
+        self.journal.close_log()
+        self._lock.release()
+
     def leave(self) -> None:
         """In order: what is not sent is taken over by another."""
         self.journal.close()
@@ -141,7 +152,7 @@ class Outboxes:
         self._folder = folder
         self._limits = limits
         self._sync = sync
-        self._held: set[Path] = set()  # of this process, or looked at in vain
+        self._held: set[Path] = set()  # of this process
 
     def own(self) -> Outbox:
         """A new one. Raises OSError."""
@@ -153,20 +164,28 @@ class Outboxes:
     def dead(self) -> list[Outbox]:
         """Those that no process holds; this one holds them from now on."""
         taken = []
-        for folder in sorted(self._folder.glob("*")):
-            if folder in self._held or not folder.is_dir():
+        try:
+            folders = sorted(path for path in self._folder.iterdir() if path.is_dir())
+        except OSError as error:  # too many open files: it is looked again
+            _log.warning("who died is not known", reason=str(error))
+            return []
+        for folder in folders:
+            if folder in self._held or folder.name.startswith("."):
                 continue
             outbox = Outbox(folder, self._limits, self._sync)
-            try:
-                aborted = outbox.take_over()
-            except (OSError, ValueError, TypeError) as error:
+            if self._take_over(outbox):
                 self._held.add(folder)
-                _log.exception(
-                    "an outbox can't be taken over", outbox=folder.name, reason=str(error)
-                )
-                continue
-            if aborted is not None:
-                self._held.add(folder)
-                _log.warning("took over an outbox", outbox=folder.name, aborted=aborted)
                 taken.append(outbox)
         return taken
+
+    def _take_over(self, outbox: Outbox) -> bool:
+        name = outbox.folder.name
+        try:
+            aborted = outbox.take_over()
+        except (OSError, ValueError, TypeError) as error:  # it may work the next time, or elsewhere
+            outbox.let_go()
+            _log.error("an outbox can't be taken over", outbox=name, reason=str(error))
+            return False
+        if aborted is not None:
+            _log.warning("took over an outbox", outbox=name, aborted=aborted)
+        return aborted is not None

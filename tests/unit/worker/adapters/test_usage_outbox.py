@@ -1,9 +1,11 @@
 """Outboxes of a machine's workers: whoever finds one whose worker died sends what is left, once."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from services.worker.adapters.usage_journal import FileJournal
 from services.worker.adapters.usage_outbox import Outbox, Outboxes
 from services.worker.domain.usage_row import Ended, Outcome
 from tests.unit.worker.adapters.test_usage_journal import SMALL, begin
@@ -60,3 +62,40 @@ def told(outbox: Outbox) -> tuple[str, int, list[int]]:
     assert rows is not None
     outbox.passed(rows.next)
     return outbox.source, outbox.number(rows.first), [int(o) for o in rows.rows["outcome"]]
+
+
+async def test_what_cannot_be_taken_over_now_is_left_to_others(
+    outboxes: Outboxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full, say: the next look takes it, whoever looks."""
+    mine = outboxes.own()
+    begin(mine.journal, 1)
+    mine.leave()
+    other = Outboxes(tmp_path / "usage", SMALL, "interval")
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            FileJournal, "recover", lambda self: (_ for _ in ()).throw(OSError(28, "full"))
+        )
+        assert other.dead() == []
+    (taken,) = Outboxes(tmp_path / "usage", SMALL, "interval").dead()
+    assert taken.read(10) is not None
+    taken.remove()
+
+
+async def test_an_outbox_that_is_being_made_is_nobody_elses(
+    outboxes: Outboxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks while a worker starts takes nothing of its."""
+    looks: list[object] = []
+    name = Outbox._name
+
+    def looked_at(self: Outbox, source: Any) -> None:
+        looks.append(Outboxes(tmp_path / "usage", SMALL, "interval").dead())
+        name(self, source)
+        looks.append(Outboxes(tmp_path / "usage", SMALL, "interval").dead())
+
+    monkeypatch.setattr(Outbox, "_name", looked_at)
+    mine = outboxes.own()
+    begin(mine.journal, 1)
+    assert looks == [[], []]
+    mine.leave()
