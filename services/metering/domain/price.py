@@ -59,6 +59,9 @@ class PriceBook:
     def __init__(self, prices: Iterable[Price]) -> None:
         self._prices = tuple(sorted(prices, key=lambda price: price.id))
         self.boundaries_ns = tuple(sorted({price.valid_from_ns for price in self._prices}))
+        self._of_unit = {
+            unit: tuple(price for price in self._prices if price.unit is unit) for unit in Unit
+        }
         self._found: dict[tuple[str, str, str, Unit, int], Price | None] = {}
 
     @property
@@ -85,10 +88,8 @@ class PriceBook:
         """The price that counts at a moment: the most exact, of those the newest that has begun, then the last made."""
         fitting = (
             price
-            for price in self._prices
-            if price.unit is unit
-            and price.valid_from_ns <= at_ns
-            and price.fits(project, model, version)
+            for price in self._of_unit[unit]
+            if price.valid_from_ns <= at_ns and price.fits(project, model, version)
         )
         return max(
             fitting,
