@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from services.cli.adapters import certificate_folder, certificates, envoy_secrets
-from services.cli.adapters.ca_store import CaState, CaStore, IssuedRecord, Signer, write_private
+from services.cli.adapters.ca_store import CaState, CaStore, IssuedRecord, Signer
 from services.cli.adapters.certificates import Issued, Subject
 from services.rpc.errors import AlreadyExistsError, FailedPreconditionError, NotFoundError
+from services.rpc.secret_file import write_secret
 from services.rpc.tls import AUTHORITIES, CERTIFICATE, KEY
 
 SOON = timedelta(days=14)  # before its end a certificate is spoken of
@@ -122,7 +123,7 @@ class CertificateAuthority:
                 reason="KEY_EXISTS",
                 metadata={"key": str(place)},
             )
-        write_private(place, made.key)
+        write_secret(place, made.key)
         return Signer(
             made.serial,
             made.certificate.decode(),

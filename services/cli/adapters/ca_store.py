@@ -13,6 +13,7 @@ from typing import Any
 from services.cli.adapters.certificates import Issued
 from services.rpc.errors import FailedPreconditionError
 from services.rpc.peer_kind import PeerKind
+from services.rpc.secret_file import write_secret
 
 _RECORD = "authority.json"
 
@@ -125,7 +126,7 @@ class CaStore:
 
     def save(self, state: CaState) -> None:
         """Write it down at once."""
-        write_private(self.folder / _RECORD, json.dumps(asdict(state), indent=1).encode())
+        write_secret(self.folder / _RECORD, json.dumps(asdict(state), indent=1).encode())
 
     def signer(self, state: CaState) -> Issued:
         """The authority that signs, with its key. FailedPreconditionError if the key is not there."""
@@ -139,14 +140,3 @@ class CaStore:
                 metadata={"key": newest.key},
             ) from error
         return Issued(newest.certificate.encode(), key)
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Replace a file at once; nobody else may read it."""
-    partial = path.with_name(path.name + ".part")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

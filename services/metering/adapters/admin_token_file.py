@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.metering.adapters.secret_file import read_secret, write_secret
+from services.rpc.secret_file import read_secret, write_secret
 
 
 class AdminTokenFile:

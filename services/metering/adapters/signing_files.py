@@ -10,10 +10,10 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from services.metering.adapters.secret_file import read_secret, sync_folder, write_secret
 from services.metering.domain.signing_key import SigningKey
 from services.metering.domain.token import AUDIENCE, ISSUER
 from services.rpc.errors import InternalError
+from services.rpc.secret_file import read_secret, sync_folder, write_secret
 
 ALGORITHM = "EdDSA"
 

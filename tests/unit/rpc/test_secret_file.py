@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from services.metering.adapters.admin_token_file import AdminTokenFile
-from services.metering.adapters.secret_file import read_secret, write_secret
 from services.rpc.errors import FailedPreconditionError
+from services.rpc.secret_file import read_secret, write_secret
 
 
 def test_it_is_for_this_user_alone(tmp_path: Path) -> None:
