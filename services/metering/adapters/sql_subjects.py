@@ -23,22 +23,9 @@ _FIND = (
 _SELECT = f"SELECT id, {', '.join(_FIELDS)} FROM usage_subjects"  # noqa: S608
 
 
-def _values(subject: Subject) -> tuple[str | int, ...]:
-    return (
-        subject.project,
-        subject.key,
-        subject.endpoint,
-        subject.model,
-        subject.version,
-        subject.digest,
-        int(subject.kind),
-        subject.pool,
-    )
-
-
 def numbers(connection: sa.Connection, subjects: Sequence[Subject]) -> list[int]:
     """The subjects' numbers, in their order; new ones get one."""
-    values = [_values(subject) for subject in subjects]
+    values = [subject.words for subject in subjects]
     found = _find(connection, values)
     if len(found) < len(values):
         connection.exec_driver_sql(_INSERT, values)

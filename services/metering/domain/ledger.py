@@ -90,18 +90,7 @@ class Entry:
 
 
 def _words(subject: Subject | None) -> tuple[str | int, ...]:
-    if subject is None:
-        return ()
-    return (
-        subject.project,
-        subject.key,
-        subject.endpoint,
-        subject.model,
-        subject.version,
-        subject.digest,
-        int(subject.kind),
-        subject.pool,
-    )
+    return () if subject is None else subject.words
 
 
 @dataclass(frozen=True, slots=True)

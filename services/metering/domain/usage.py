@@ -73,6 +73,14 @@ class Subject:
     pool: str
 
     @property
+    def words(self) -> tuple[str | int, ...]:
+        """All of it, in the order in which it is stored and hashed."""
+        return (
+            *(self.project, self.key, self.endpoint, self.model, self.version, self.digest),
+            *(int(self.kind), self.pool),
+        )
+
+    @property
     def family(self) -> "Subject":
         """What it has in common with other keys."""
         return replace(self, key="", digest="")
