@@ -110,6 +110,7 @@ class Publisher:
         except (InconsistentSnapshotError, UnresolvedTargetError) as error:
             self.refused = str(error)
             _log.error("picture refused, the last good one stays", reason=self.refused)
+            self._publish_policy()
             return
         self.refused = ""
         current = self._board.current
@@ -119,6 +120,18 @@ class Publisher:
             or (current is not None and current.settled)
         )
         self._post(snapshot, topology, settled=settled)
+
+    def _publish_policy(self) -> None:
+        """Who may call, with the last good word of where calls go: a revocation waits for no endpoint."""
+        current = self._board.current
+        if current is None:
+            return
+        try:
+            snapshot = self._snapshot(current.topology)
+        except InconsistentSnapshotError:
+            return  # it is said already
+        if snapshot.version != current.snapshot.version:
+            self._post(snapshot, current.topology, settled=current.settled)
 
     def _snapshot(self, topology: Topology) -> Snapshot:
         """Before the policy is known Envoys keep the one they have; those that have none let nobody in."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from services.router.domain.catalog import CatalogUpdate, EndpointChange
-from services.router.domain.policy import Policy
+from services.router.domain.policy import Policy, PolicyUpdate, RevocationChange
 from services.router.domain.snapshot import Kind, Reference, Resource
 from services.router.domain.topology import Endpoint, Target, Topology, Worker
 from services.router.drivers.board import Board
@@ -35,13 +35,15 @@ class ManualClock:
 
 @dataclass(slots=True)
 class SmallBuilder:
-    """One cluster with the workers' addresses as its content."""
+    """One cluster with the workers' addresses as its content, and a filter with the policy."""
 
     dangling: bool = False
 
     def build(self, topology: Topology, policy: Policy | None) -> Iterable[Resource]:
         references = [Reference(Kind.ASSIGNMENT, "gone")] if self.dangling else []
         yield Resource.of(Kind.CLUSTER, "c", repr(topology.addresses).encode(), references)
+        if policy is not None:
+            yield Resource.of(Kind.FILTER, "f", repr(policy).encode())
 
 
 @dataclass(slots=True)
@@ -166,6 +168,29 @@ async def test_unknown_alias_is_refused(bench: Bench) -> None:
     assert (
         bench.publisher.refused == "endpoints/x names models/m/aliases/champion, which is not there"
     )
+
+
+async def test_a_revocation_waits_for_no_endpoint(bench: Bench) -> None:
+    """While an endpoint can't be routed the policy is published with the last good routes."""
+    bench.publisher.hear_registry(SYNCED)
+    bench.publisher.hear_discovery([WORKER])
+    bench.publisher.hear_policy(PolicyUpdate(changes=(), synced=True, restart=True))
+    await bench.turn()
+    good = bench.board.current
+    assert good is not None
+    lost = Endpoint(name=EndpointName("x"), targets=(Target(AliasName("m", "champion"), 1),))
+    change = EndpointChange(lost.name, lost)
+    bench.publisher.hear_registry(CatalogUpdate(changes=(change,), synced=True))
+    await bench.turn()
+    assert bench.board.current is good
+    revocation = RevocationChange("projects/p/keys/k", revoked=True)
+    bench.publisher.hear_policy(PolicyUpdate(changes=(revocation,), synced=True))
+    await bench.turn()
+    now = bench.board.current
+    assert now is not good
+    assert now is not None
+    assert now.topology is good.topology
+    assert "champion" in bench.publisher.refused
 
 
 async def test_publish_time_is_that_of_the_snapshot(bench: Bench) -> None:
