@@ -102,11 +102,14 @@ class PriceBook:
         if segment == 0:
             return None
         key = (*scope, unit, segment)
-        if key not in self._found:
-            if len(self._found) > _REMEMBERED:
-                self._found.clear()
-            self._found[key] = self.find(*scope, unit, self.boundaries_ns[segment - 1])
-        return self._found[key]
+        try:
+            return self._found[key]
+        except KeyError:
+            found = self.find(*scope, unit, self.boundaries_ns[segment - 1])
+        if len(self._found) > _REMEMBERED:
+            self._found.clear()  # others may be reading, in threads of their own
+        self._found[key] = found
+        return found
 
 
 _REMEMBERED = 20_000
