@@ -82,9 +82,7 @@ def requests(draw: st.DrawFn, number: int) -> list[Told]:
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
-    rows = [
-        told for number in range(draw(st.integers(1, 12))) for told in draw(requests(number))
-    ]
+    rows = [told for number in range(draw(st.integers(1, 12))) for told in draw(requests(number))]
     rows = draw(st.permutations(rows))
     batches: list[tuple[str, list[Told]]] = []
     while rows:
@@ -111,7 +109,9 @@ def winner(kept: Sequence[Kept]) -> Kept:
     """The rule in other words: who ended well and first, or else who was tried last."""
     well = [one for one in kept if one.told.outcome is Outcome.OK]
     if well:
-        return min(well, key=lambda one: (one.told.start_ns + one.told.duration_ns, one.told.attempt))
+        return min(
+            well, key=lambda one: (one.told.start_ns + one.told.duration_ns, one.told.attempt)
+        )
     return max(kept, key=lambda one: one.told.attempt)
 
 
