@@ -265,8 +265,10 @@ def compile_packages(here: Places) -> None:
     """Compiles what was installed, so that no later start does; what can't be compiled is its importer's affair."""
     import subprocess
 
+    show_progress("inferplane:   compiling the packages")
     command = in_venv(here, "compileall", "-q", "-j", "0", str(site_packages(here)))
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    show_progress("")
 
 
 def site_packages(here: Places) -> Path:

@@ -92,6 +92,15 @@ async def get_key(edge: Edge, name: KeyName) -> api_key_pb2.ApiKey:
     return response.api_key
 
 
+async def update_key(edge: Edge, key: api_key_pb2.ApiKey, fields: list[str]) -> api_key_pb2.ApiKey:
+    """Write these fields of a key."""
+    request = api_key_service_pb2.UpdateApiKeyRequest(
+        api_key=key, update_mask=FieldMask(paths=fields)
+    )
+    response = await edge.api_keys.UpdateApiKey(request, timeout=CALL_SECONDS)
+    return response.api_key
+
+
 async def list_keys(edge: Edge, parent: str, *, ended: bool) -> list[api_key_pb2.ApiKey]:
     """The keys of a project, oldest first; also those that nobody may use any more if `ended`."""
 
@@ -162,11 +171,7 @@ async def _write_limits(
 ) -> limits_pb2.Limits:
     if isinstance(found, project_pb2.Project):
         return (await update_project(edge, found, ["limits"])).limits
-    request = api_key_service_pb2.UpdateApiKeyRequest(
-        api_key=found, update_mask=FieldMask(paths=["limits"])
-    )
-    response = await edge.api_keys.UpdateApiKey(request, timeout=CALL_SECONDS)
-    return response.api_key.limits
+    return (await update_key(edge, found, ["limits"])).limits
 
 
 def _duration(span: timedelta | None) -> Duration | None:

@@ -38,6 +38,7 @@ _Tokens = Annotated[
     typer.Option(
         "--tokens",
         envvar="INFERPLANE_BUDGET_TOKENS",
+        metavar="N",
         min=1,
         help="Input and output tokens together.",
         show_default=_AS_IT_IS,
@@ -58,6 +59,7 @@ _Requests = Annotated[
     typer.Option(
         "--requests",
         envvar="INFERPLANE_BUDGET_REQUESTS",
+        metavar="N",
         min=1,
         help="Requests.",
         show_default=_AS_IT_IS,

@@ -1,4 +1,4 @@
-"""Commands on API keys: create, list, rotate, revoke, rotate-signing."""
+"""Commands on API keys: create, list, get, update, rotate, revoke, rotate-signing."""
 
 import sys
 from datetime import UTC, datetime
@@ -161,6 +161,69 @@ def list_(
 
 
 @app.command()
+def get(
+    key: _Key,
+    *,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show one key; never its token."""
+    from services.cli.adapters import account_tables, accounts
+    from services.cli.adapters.edge import call
+    from services.cli.domain.account_reference import parse_key
+
+    name = parse_key(key)
+    found = call(address, lambda edge: accounts.get_key(edge, name))
+    terminal(output).resource(found, account_tables.key_fields(found, datetime.now(UTC)))
+
+
+@app.command()
+def update(
+    key: _Key,
+    *,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--label",
+            envvar="INFERPLANE_KEY_LABEL",
+            metavar="TEXT",
+            help="For people.",
+            show_default="as it is",
+        ),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag",
+            envvar="INFERPLANE_KEY_TAGS",
+            metavar="KEY=VALUE",
+            help="Takes the place of all its tags; may be given again.",
+            show_default="as they are",
+        ),
+    ] = None,
+    address: AddressOption = DEFAULT_ADDRESS,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Change what is said of a key; its rights and its end are in the token and stay."""
+    from inferplane.metering.v1 import api_key_pb2
+
+    from services.cli.adapters import account_tables, accounts
+    from services.cli.adapters.edge import call
+    from services.cli.domain.account_reference import parse_key
+    from services.cli.domain.exit_code import UsageError
+    from services.cli.domain.reference import parse_pairs
+
+    fields = [f for f, value in (("label", label), ("tags", tag)) if value is not None]
+    if not fields:
+        raise UsageError("nothing is to be changed; allowed: --label, --tag")
+    wanted = api_key_pb2.ApiKey(
+        name=str(parse_key(key)), label=label or "", tags=parse_pairs("--tag", tag or ())
+    )
+    changed = call(address, lambda edge: accounts.update_key(edge, wanted, fields))
+    terminal(output).resource(changed, account_tables.key_fields(changed, datetime.now(UTC)))
+
+
+@app.command()
 def rotate(
     key: _Key,
     *,
@@ -174,7 +237,16 @@ def rotate(
             show_default="1d",
         ),
     ] = None,
-    lifetime: _Lifetime = None,
+    lifetime: Annotated[
+        str | None,
+        typer.Option(
+            "--lifetime",
+            envvar="INFERPLANE_KEY_LIFETIME",
+            metavar="SPAN",
+            help="Until the new one expires, such as 12h or 30d; at most 366d.",
+            show_default="as long as the old one was made for",
+        ),
+    ] = None,
     quiet: _Quiet = False,
     address: AddressOption = DEFAULT_ADDRESS,
     output: OutputOption = Format.TABLE,

@@ -24,6 +24,7 @@ _Rate = Annotated[
     typer.Option(
         "--requests-per-second",
         envvar="INFERPLANE_LIMIT_REQUESTS_PER_SECOND",
+        metavar="N",
         min=0,
         help="Over time; 0: any number.",
         show_default="as it is",
@@ -34,6 +35,7 @@ _Burst = Annotated[
     typer.Option(
         "--burst",
         envvar="INFERPLANE_LIMIT_BURST",
+        metavar="N",
         min=0,
         help="So many may come at once; 0: as many as in one second.",
         show_default="as it is",
@@ -44,6 +46,7 @@ _Concurrent = Annotated[
     typer.Option(
         "--concurrent",
         envvar="INFERPLANE_LIMIT_CONCURRENT",
+        metavar="N",
         min=0,
         help="In flight at once; 0: any number.",
         show_default="as it is",

@@ -146,6 +146,19 @@ def test_roles(mesh: RunningMesh) -> None:
     assert _with_key(mesh, caller, "endpoints", "list").returncode == 5
 
 
+def test_what_is_said_of_a_key(mesh: RunningMesh) -> None:
+    """Label and tags change, each alone; rights don't, and nothing to change is an error of usage."""
+    made = _ok(mesh, "keys", "create", "--label", "old", "--tag", "team=a")["api_key"]
+    relabelled = _ok(mesh, "keys", "update", made["name"], "--label", "new")
+    assert (relabelled["label"], relabelled["tags"]) == ("new", {"team": "a"})
+    tagged = _ok(mesh, "keys", "update", made["name"], "--tag", "stage=test")
+    assert (tagged["label"], tagged["tags"]) == ("new", {"stage": "test"})
+    assert _ok(mesh, "keys", "get", made["name"]) == tagged
+    assert (tagged["role"], tagged["endpoints"]) == (made["role"], made["endpoints"])
+    assert _refused(mesh, 2, "keys", "update", made["name"])["reason"] == "USAGE"
+    assert _refused(mesh, 3, "keys", "get", "default/nobody")["status"] == "NOT_FOUND"
+
+
 def test_rotating_and_revoking(mesh: RunningMesh) -> None:
     """Both are let in while they overlap, then the new one alone; what is revoked is let in no more.
 
