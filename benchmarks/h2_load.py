@@ -152,7 +152,9 @@ class Line:
             self._sent += 1
             stream, self._stream = self._stream, self._stream + 2
             block = self._block
-            out.append(_HEAD.pack(len(block) >> 8, len(block) & 255, _HEADERS, _END_HEADERS, stream))
+            out.append(
+                _HEAD.pack(len(block) >> 8, len(block) & 255, _HEADERS, _END_HEADERS, stream)
+            )
             out.append(block)
             size = len(body)
             out.append(_HEAD.pack(size >> 8, size & 255, _DATA, _END_STREAM, stream))

@@ -23,7 +23,8 @@ class Shell:
     console: Console
     state_dir: Path
     address: str
-    token: str = field(default="", repr=False)  # the key that inference is called with; commands have the first admin's
+    # The key that inference is called with; commands have the first admin's.
+    token: str = field(default="", repr=False)
 
     @property
     def key_file(self) -> Path:
