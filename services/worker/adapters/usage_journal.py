@@ -81,8 +81,8 @@ class FileJournal:
         self._table = UsageTable(folder / "open.table")
         self._subjects = UsageSubjects(folder / "open.subjects")
         self._log = UsageLog(folder, limits.most_in_segment)
-        self._free: list[int] = []
-        self._ended: list[int] = []  # slots, in the order of their rows' numbers
+        self._free: list[Slot] = []
+        self._ended: list[Slot] = []  # slots, in the order of their rows' numbers
         self._told: dict[int, bytes] = {}  # by the row's number
         self._next = 0  # number of the next row that ends
         self._refusal: UnavailableError | None = None
@@ -96,7 +96,7 @@ class FileJournal:
         self._log.open()
         self._table.create(self._limits.slots)
         self._subjects.create(self._limits.subjects)
-        self._free = self._table.slots()
+        self._free = [Slot(slot) for slot in self._table.slots()]
         self._next = self._log.next
 
     def recover(self) -> int:
@@ -142,7 +142,7 @@ class FileJournal:
             table.map, slot + OPENING_AT, request_id, time.time_ns(), subject, part, *counts, 0
         )
         table.words[slot >> 3] = OPEN
-        return Slot(slot)
+        return slot
 
     def open_call(
         self, subject: int, request_id: bytes, attempt: int, rows: int, size: int
@@ -167,7 +167,7 @@ class FileJournal:
             0,
         )
         table.words[slot >> 3] = OPEN
-        return Slot(slot)
+        return slot
 
     def cancel(self, slot: Slot) -> None:
         """See `UsageJournal`."""
@@ -356,7 +356,7 @@ class FileJournal:
                 opened.append(slot)
             elif state - FIRST_ENDED >= self._log.next:
                 left.append((state, slot))
-        self._ended = [slot for _, slot in sorted(left)]
+        self._ended = [Slot(slot) for _, slot in sorted(left)]
         self._next = self._log.next + len(self._ended)
         for number, slot in enumerate(self._ended, self._log.next):
             table.words[slot >> 3] = FIRST_ENDED + number  # the same, but after a fault of the disk
@@ -375,7 +375,7 @@ class FileJournal:
         table.map[slot + _OUTCOME_AT] = Outcome.ABORTED
         table.words[first] = FIRST_ENDED + self._next
         self._next += 1
-        self._ended.append(slot)
+        self._ended.append(Slot(slot))
 
     def _remove_table(self) -> None:
         for name in ("open.table", "open.subjects"):
