@@ -16,8 +16,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.write(f"inferplane {version()}\n")
         return 0
     if not _STARTS_SERVICES.intersection(arguments[:1]):
-        # What gRPC's C core would write on the terminal is in our errors too; it reads this when it is imported.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        # What gRPC's C core would write on the terminal is in our errors too; it alone reads this, when it is imported.
+        os.putenv("GRPC_VERBOSITY", "NONE")
     from services.cli.commands.entry import run
 
     return run(arguments)
