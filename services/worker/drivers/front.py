@@ -59,7 +59,6 @@ class Front:
         status_of: Callable[[InferplaneError], Headers],
         max_message_bytes: int,
         streams: Mapping[bytes, StreamMethod] | None = None,
-        door: Door | None = None,
     ) -> None:
         """Assign only.
 
@@ -69,9 +68,7 @@ class Front:
             status_of: an error's trailers.
             max_message_bytes: largest payload in either direction.
             streams: methods whose requests are many messages, by path; may grow too.
-            door: of TCP, which is not served without.
         """
-        self._door = door
         self._desk = FrontDesk(
             methods=methods,
             make_codec=make_codec,
@@ -80,7 +77,7 @@ class Front:
             arriving=ByteBudget(_ARRIVING_MESSAGES * max_message_bytes),
             max_unsent_bytes=_UNSENT_MESSAGES * max_message_bytes,
             users=frozenset({0, os.getuid()}),
-            admits=_nobody if door is None else door.admits,
+            admits=_nobody,
             deadlines_set=self._sweep_soon,
             touched=self._touched,
             streams={} if streams is None else streams,
@@ -101,11 +98,17 @@ class Front:
         """Calls that have no status yet."""
         return sum(len(connection.calls) for connection in self._desk.connections)
 
-    async def start(self, address: Address) -> Address:
-        """Listen, and return the address. Raises UnavailableError if it is taken."""
+    async def start(self, address: Address, door: Door | None = None) -> Address:
+        """Listen, and return the address. Raises UnavailableError if it is taken.
+
+        Args:
+            address: a unix socket, or TCP.
+            door: of TCP, which is not served without.
+        """
         self._loop = asyncio.get_running_loop()
         if address.path is None:
-            return await self._start_on_tcp(address)
+            assert door is not None
+            return await self._start_on_tcp(address, door)
         self._path = Path(address.path)
         listening = _bound(address)
         self._server = await self._loop.create_unix_server(
@@ -113,14 +116,14 @@ class Front:
         )
         return address
 
-    async def _start_on_tcp(self, address: Address) -> Address:
-        assert self._door is not None
+    async def _start_on_tcp(self, address: Address, door: Door) -> Address:
+        self._desk.admits = door.admits
         try:
             self._server = await self._loop.create_server(
                 lambda: FrontConnection(self._desk),
                 address.host,
                 address.port,
-                ssl=self._door.context,
+                ssl=door.context,
                 ssl_handshake_timeout=_HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=_CLOSING_SECONDS,
                 backlog=_BACKLOG,

@@ -42,13 +42,13 @@ class FrontServer:
         self._address = addresses.parse(address)
         self.methods = MethodTable()
         self.health = health.aio.HealthServicer()
+        self._door = door
         self._front = Front(
             methods=self.methods.methods,
             streams=self.methods.streams,
             make_codec=make_codec,
             status_of=status_of,
             max_message_bytes=max_message_bytes,
-            door=door,
         )
 
     async def start(self) -> str:
@@ -56,7 +56,7 @@ class FrontServer:
         # The table stands in for a server; the stubs can't know that.
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.methods)
         await self.health.set("", NOT_SERVING)
-        self._address = await self._front.start(self._address)
+        self._address = await self._front.start(self._address, self._door)
         _log.info("listening", address=str(self._address), front="ngh2")
         return str(self._address)
 
