@@ -7,7 +7,7 @@ from typing import Any
 from tritonclient._plugin import InferenceServerClientPlugin
 
 
-class _Key(InferenceServerClientPlugin):
+class _Key(InferenceServerClientPlugin):  # type: ignore[misc] # the package has no types
     def __init__(self, token: str) -> None:
         self._header = f"Bearer {token}"
 

@@ -47,7 +47,7 @@ def listen_on_loopback() -> None:
         make_config(self, *given, **{**more, "host": "127.0.0.1"})
 
     grpc_server.aio.server = server
-    uvicorn.Config.__init__ = config
+    uvicorn.Config.__init__ = config  # type: ignore[method-assign] # it has no setting for the host
 
 
 if __name__ == "__main__":
