@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from services.cli.__main__ import main
+from services.cli.adapters import access
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
 from services.rpc.address import free_port
 
@@ -102,6 +103,10 @@ class RunningMesh:
         with self._told:
             if not self._told.wait_for(condition, DEADLINE):
                 raise AssertionError("it never told; it told:\n" + "\n".join(self.lines))
+
+    def key(self) -> AbstractContextManager[None]:
+        """Within it this process itself calls with the first admin's key; threads need a copy of the context."""
+        return access.given(self.state.read_admin_key(), "the test")
 
     def cli(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """A command against this mesh."""

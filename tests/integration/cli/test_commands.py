@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ async def test_the_same_at_the_same_time(mesh: RunningMesh, tmp_path: Path) -> N
         seconds=30,
     )
     async with AsyncExitStack() as stack:
+        stack.enter_context(mesh.key())
         edges = [await stack.enter_async_context(connect(mesh.address)) for _ in range(5)]
         pushed = await asyncio.gather(*(push(edge, order, files, report) for edge in edges))
         assert [version.digest for version in pushed] == [pushed[0].digest] * 5
@@ -341,7 +343,8 @@ def test_status_counts_calls(mesh: RunningMesh, tmp_path: Path) -> None:
         while not ended.is_set():
             infer(InferenceCall(mesh.address, "counted", None, body, seconds=30))
 
-    caller = threading.Thread(target=call)
+    with mesh.key():
+        caller = threading.Thread(target=copy_context().run, args=(call,))
     caller.start()
     try:
         status = _ok(mesh, "status", "--interval", "3")

@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 import time
+from contextvars import copy_context
 from pathlib import Path
 
 from services.cli.adapters.inference import InferenceCall, infer
@@ -34,7 +35,8 @@ def _rounds_for(mesh: RunningMesh, seconds: float) -> int:
     while took < 0.2:
         rounds *= 2
         begun = time.monotonic()
-        infer(InferenceCall(mesh.address, "counting", None, _body(rounds), DEADLINE))
+        with mesh.key():
+            infer(InferenceCall(mesh.address, "counting", None, _body(rounds), DEADLINE))
         took = time.monotonic() - begun
     return int(rounds / took * seconds)
 
@@ -45,7 +47,8 @@ class _Call:
     def __init__(self, mesh: RunningMesh, rounds: int) -> None:
         self._call = InferenceCall(mesh.address, "counting", None, _body(rounds), DEADLINE)
         self.outcome: object = None
-        self._thread = threading.Thread(target=self._run)
+        with mesh.key():
+            self._thread = threading.Thread(target=copy_context().run, args=(self._run,))
         self._thread.start()
 
     def _run(self) -> None:
