@@ -1,7 +1,7 @@
 """Budgets, as the edge's management API has them."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -11,6 +11,7 @@ from services.cli.adapters.edge import CALL_SECONDS, Edge, pages
 from services.cli.adapters.tables import when
 from services.cli.domain.amounts import readable
 from services.cli.domain.budget_reference import BudgetName
+from services.cli.domain.spans import readable_span
 
 _PAGE = 1000
 
@@ -62,8 +63,8 @@ def _amount(budget: budget_pb2.Budget) -> str:
     if kind is None:
         return ""
     value = getattr(budget, kind)
-    told = readable(value) if kind == "money" else f"{value:,}"
-    return f"{told} {kind} a {_window_word(budget.window)}"
+    told = f"{readable(value)} in money" if kind == "money" else f"{value:,} {kind}"
+    return f"{told} a {_window_word(budget.window)}"
 
 
 def _of(budget: budget_pb2.Budget) -> str:
@@ -77,10 +78,16 @@ def _mode(budget: budget_pb2.Budget) -> str:
     return "refuses, ends streams" if budget.stop_streams else "refuses"
 
 
+def _figure(budget: budget_pb2.Budget, text: str) -> str:
+    """An amount of the status: grouped as the budget's own is, money as it is."""
+    told = readable(text) or "0"
+    return f"{int(told):,}" if told.isdecimal() and not budget.HasField("money") else told
+
+
 def _used(budget: budget_pb2.Budget) -> str:
-    used = readable(budget.status.used) or "0"
-    lost = readable(budget.status.unreported)
-    return f"{used} and {lost} unreported" if lost not in {"", "0"} else used
+    used = _figure(budget, budget.status.used)
+    lost = _figure(budget, budget.status.unreported)
+    return f"{used} and {lost} unreported" if lost != "0" else used
 
 
 COLUMNS: list[tuple[str, Callable[[budget_pb2.Budget], str]]] = [
@@ -89,9 +96,9 @@ COLUMNS: list[tuple[str, Callable[[budget_pb2.Budget], str]]] = [
     ("OF", _of),
     ("MODE", _mode),
     ("USED", _used),
-    ("HELD", lambda budget: readable(budget.status.held) or "0"),
-    ("LEFT", lambda budget: readable(budget.status.remaining)),
-    ("REFUSED", lambda budget: str(budget.status.refused)),
+    ("HELD", lambda budget: _figure(budget, budget.status.held)),
+    ("LEFT", lambda budget: _figure(budget, budget.status.remaining)),
+    ("REFUSED", lambda budget: f"{budget.status.refused:,}"),
     ("ANEW", lambda budget: when(budget.status.reset_time)),
 ]
 
@@ -99,16 +106,16 @@ COLUMNS: list[tuple[str, Callable[[budget_pb2.Budget], str]]] = [
 def fields(budget: budget_pb2.Budget, now: datetime) -> dict[str, str]:
     """One budget as it stands."""
     reset = budget.status.reset_time
-    left = (reset.ToDatetime(UTC) - now).total_seconds() if reset.seconds else 0.0
+    left = int(reset.seconds - now.timestamp())
     return {
         "budget": short_budget(budget.name),
         "amount": _amount(budget),
         "of": _of(budget),
         "mode": _mode(budget),
         "used": _used(budget),
-        "held": readable(budget.status.held),
-        "left": readable(budget.status.remaining),
-        "refused": str(budget.status.refused),
-        "anew": f"{when(reset)} (in {max(0.0, left):,.0f} s)" if reset.seconds else "",
+        "held": _figure(budget, budget.status.held),
+        "left": _figure(budget, budget.status.remaining),
+        "refused": f"{budget.status.refused:,}",
+        "anew": f"{when(reset)} (in {readable_span(left)})" if reset.seconds else "",
         "alerts": ", ".join(f"{percent} %" for percent in budget.alert_percents),
     }

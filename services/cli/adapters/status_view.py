@@ -15,6 +15,7 @@ from services.cli.adapters.deployment import state_word
 from services.cli.adapters.status_reader import Status
 from services.cli.domain.amounts import readable
 from services.cli.domain.rates import Rate
+from services.cli.domain.spans import readable_span
 from services.cli.domain.split import short
 
 _STYLES = {"ready": "green", "failed": "bold red", "draining": "yellow", "no worker": "yellow"}
@@ -181,13 +182,7 @@ def age(worker: worker_pb2.Worker, now: datetime) -> str:
     """How long a worker runs, in its two largest units."""
     if not worker.HasField("start_time"):
         return ""
-    seconds = max(0, int(now.timestamp() - worker.start_time.seconds))
-    days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
-    if days:
-        return f"{days}d{hours}h"
-    if hours:
-        return f"{hours}h{minutes}m"
-    return f"{minutes}m{seconds % 60}s" if minutes else f"{seconds}s"
+    return readable_span(int(now.timestamp() - worker.start_time.seconds))
 
 
 def _router_lines(router: router_service_pb2.GetStatusResponse) -> list[RenderableType]:

@@ -202,14 +202,16 @@ def _selection(
     since: str | None, until: str | None, project: str, key: str, endpoint: str
 ) -> "Selection":
     from services.cli.adapters.usage import Selection
+    from services.cli.domain.account_reference import short_key
     from services.cli.domain.spans import begin_of_month, parse_moment
 
     now = datetime.now(UTC)
+    owner, _, key_id = short_key(key).rpartition("/")
     return Selection(
         since=parse_moment("--since", since, now) if since else begin_of_month(now),
         until=parse_moment("--until", until, now) if until else None,
-        project=project.removeprefix("projects/"),
-        key=key.rpartition("/")[2],
+        project=project.removeprefix("projects/") or owner,
+        key=key_id,
         endpoint=endpoint.removeprefix("endpoints/"),
     )
 

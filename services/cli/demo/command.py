@@ -222,7 +222,7 @@ def _verdict(console: Console, judge: Judge, failed: int, seconds: float) -> Non
 def _stay(shell: Shell) -> None:
     _headline(
         shell.console,
-        "It goes on running until Ctrl-C. In other terminals, try as its admin, then as a caller:",
+        "It runs until Ctrl-C. In other terminals, as its admin, then as a caller:",
     )
     other = (
         "" if shell.address.endswith(f":{_USUAL_PORT}") else f" INFERPLANE_ADDRESS={shell.address}"

@@ -5,6 +5,7 @@ from services.rpc.errors import UnavailableError
 NOT_LISTENING = "NOT_LISTENING"
 NO_EDGE = "NO_EDGE"
 NOT_TRUSTED = "NOT_TRUSTED"
+_OF_ROLE = "may not call this method"  # how the edge ends a refusal for the key's role
 
 
 def not_listening(address: str) -> UnavailableError:
@@ -44,4 +45,10 @@ def about_key(text: str, origin: str | None) -> str:
             f"{text}\nNo API key was sent. Try: --api-key or INFERPLANE_API_KEY; an admin makes keys with"
             " inferplane keys create, the first one lies in admin.key of the mesh's state directory"
         )
-    return f"{text}\nThe API key that was sent is that of {origin}"
+    sent = f"The API key that was sent is that of {origin}"
+    if _OF_ROLE in text:
+        sent += (
+            "; a viewer's reads state and usage, a deployer's changes what is served, an admin's all:"
+            " inferplane keys create --role"
+        )
+    return f"{text}\n{sent}"

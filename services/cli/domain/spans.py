@@ -24,6 +24,17 @@ def parse_span(option: str, text: str) -> timedelta:
     return span
 
 
+def readable_span(whole_seconds: int) -> str:
+    """How long that is, in its two largest units: `5h55m`."""
+    seconds = max(0, whole_seconds)
+    days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days}d{hours}h"
+    if hours:
+        return f"{hours}h{minutes}m"
+    return f"{minutes}m{seconds % 60}s" if minutes else f"{seconds}s"
+
+
 def parse_moment(option: str, text: str, now: datetime) -> datetime:
     """`2026-11-01`, `2026-11-01T12:00`, or `7d` before `now`; with a zone."""
     span = _span(text)

@@ -1,5 +1,6 @@
 """The report store in the database: sums from the roll-ups."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ _COLUMNS = {
     Dimension.MODEL: ("s.model",),
     Dimension.VERSION: ("s.model", "s.version"),
     Dimension.PROJECT: ("s.project",),
-    Dimension.KEY: ("s.key",),
+    Dimension.KEY: ("s.project", "s.key"),
     Dimension.ENDPOINT: ("s.endpoint",),
     Dimension.TAG: ("s.project", "s.key"),
     Dimension.POOL: ("s.pool",),
@@ -45,9 +46,10 @@ class SqlReports:
     async def sums(
         self, usage: UsageFilter, span: Span, by: Sequence[Dimension]
     ) -> Sequence[SubjectSums]:
-        return await self._database.read(
+        rows = await self._database.read(
             lambda connection: connection.run_sync(_sums, usage, span, by)
         )
+        return await asyncio.to_thread(_read_all, rows, by)  # of many rows it takes long
 
     async def computed(self, span: Span, grain: Grain | None) -> Mapping[tuple[str, int], int]:
         return await self._database.read(
@@ -109,10 +111,10 @@ def _coarsest(by: Sequence[Dimension]) -> Grain:
 
 def _sums(
     connection: sa.Connection, usage: UsageFilter, span: Span, by: Sequence[Dimension]
-) -> list[SubjectSums]:
-    grain = next((one.grain for one in by if one.grain is not None), None)
+) -> list[Sequence[Any]]:
+    grain = _grain(by)
     condition, values = conditions(usage)
-    names = [name for one in by for name in _COLUMNS.get(one, ())]
+    names = _names(by)
     start = "r.start" if grain is not None else "0"
     outer = ", ".join([*names, "s.pool", start])
     statement = (
@@ -129,17 +131,29 @@ def _sums(
             " GROUP BY subject) AS t JOIN usage_subjects AS s ON s.id = t.subject"
             f" WHERE {condition} GROUP BY {', '.join([*names, 's.pool'])}"
         )
-    found: list[SubjectSums] = []
+    found: list[Sequence[Any]] = []
     for period, first, end in spans(span.since, span.until, _coarsest(by)):
-        rows = connection.exec_driver_sql(statement, (int(period), first, end, *values))
-        found += [_read(row, grain, len(names)) for row in rows]
+        found += connection.exec_driver_sql(statement, (int(period), first, end, *values)).all()
     return found
+
+
+def _grain(by: Sequence[Dimension]) -> Grain | None:
+    return next((one.grain for one in by if one.grain is not None), None)
+
+
+def _names(by: Sequence[Dimension]) -> list[str]:
+    return [name for one in by for name in _COLUMNS.get(one, ())]
 
 
 def _table(usage: UsageFilter, by: Sequence[Dimension]) -> str:
     """Sums of families suffice unless keys are asked for."""
     keys = usage.key or any(one in {Dimension.KEY, Dimension.TAG} for one in by)
     return "usage_rollups" if keys else sql_rollups.FAMILIES
+
+
+def _read_all(rows: Sequence[Sequence[Any]], by: Sequence[Dimension]) -> list[SubjectSums]:
+    grain, words = _grain(by), len(_names(by))
+    return [_read(row, grain, words) for row in rows]
 
 
 def _read(row: Sequence[Any], grain: Grain | None, words: int) -> SubjectSums:

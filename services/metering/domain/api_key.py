@@ -91,7 +91,7 @@ def check_lifetime(violations: Violations, lifetime: timedelta) -> None:
     violations.require(
         _SHORTEST_LIFETIME <= lifetime <= LONGEST_LIFETIME,
         "lifetime",
-        f"{lifetime.total_seconds():g} s; allowed: 1 second to {LONGEST_LIFETIME.days} days",
+        f"{lifetime.total_seconds():,.12g} s; allowed: 1 second to {LONGEST_LIFETIME.days} days",
     )
 
 
@@ -100,7 +100,7 @@ def check_overlap(violations: Violations, overlap: timedelta) -> None:
     violations.require(
         timedelta() <= overlap <= LONGEST_LIFETIME,
         "overlap",
-        f"{overlap.total_seconds():g} s; allowed: 0 to {LONGEST_LIFETIME.days} days",
+        f"{overlap.total_seconds():,.12g} s; allowed: 0 to {LONGEST_LIFETIME.days} days",
     )
 
 

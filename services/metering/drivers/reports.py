@@ -1,6 +1,7 @@
 """Reports of usage: asks the sums, names what they are of, and shares out what the machines cost."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -24,7 +25,8 @@ from services.metering.domain.report import (
 )
 from services.metering.domain.usage import Kind, Outcome, Subject
 from services.metering.drivers.price_list import PriceList
-from services.metering.drivers.tags import Tags
+from services.metering.drivers.tags import TagReads
+from services.metering.ports.identity_store import Owner, Tags
 from services.metering.ports.report_store import ReportStore, RequestRows, SubjectSums
 from services.rpc.clock import Clock
 from services.rpc.errors import NotFoundError
@@ -90,9 +92,7 @@ def whole_hours(usage: UsageFilter) -> UsageFilter:
 class Reports:
     """Used on the event loop."""
 
-    def __init__(
-        self, store: ReportStore, prices: PriceList, tags: Callable[[], Tags], clock: Clock
-    ) -> None:
+    def __init__(self, store: ReportStore, prices: PriceList, tags: TagReads, clock: Clock) -> None:
         self._store = store
         self._prices = prices
         self._tags = tags
@@ -104,7 +104,17 @@ class Reports:
         span = await self._span(query.filter)
         found = await self._store.sums(query.filter, span, query.by)
         costs = await self._machine_costs(query, span)
-        return report(await self._cells(found, query), query, span, costs)
+        tags = await self._tags_of(found, query)
+        # Of many keys it takes seconds, in which others want the loop.
+        return await asyncio.to_thread(
+            lambda: report(_cells(found, query, tags), query, span, costs)
+        )
+
+    async def _tags_of(self, found: Sequence[SubjectSums], query: Query) -> Mapping[Owner, Tags]:
+        if Dimension.TAG not in query.by:
+            return {}
+        first = sum(map(_words, query.by[: query.by.index(Dimension.TAG)]))
+        return await self._tags.of({(s.values[first], s.values[first + 1]) for s in found})
 
     async def _span(self, usage: UsageFilter) -> Span:
         known = await self._store.span()
@@ -131,34 +141,6 @@ class Reports:
             prices, (span.since * HOUR_NS, min(span.until * HOUR_NS, now_ns)), grain, computed
         )
 
-    async def _cells(self, found: Sequence[SubjectSums], query: Query) -> list[Cell]:
-        tags = self._tags()
-        return [
-            Cell(
-                await self._values(sums, query, tags),
-                sums.pool,
-                sums.period,
-                sums.sums,
-            )
-            for sums in found
-        ]
-
-    async def _values(self, sums: SubjectSums, query: Query, tags: Tags) -> tuple[str, ...]:
-        told = list(sums.values)
-        values = []
-        for one in query.by:
-            if one.grain is not None:
-                values.append(period_of(one.grain, sums.period))
-            elif one is Dimension.TAG:
-                project, key = told.pop(0), told.pop(0)
-                values.append((await tags.of(project, key)).get(query.tag_key, ""))
-            elif one is Dimension.VERSION:
-                model, version = told.pop(0), told.pop(0)
-                values.append(f"models/{model}/versions/{version}" if model else "")
-            else:
-                values.append(told.pop(0))
-        return tuple(values)
-
     async def request(self, request_id: bytes) -> list[RequestReport]:
         """One request: its parts, then its shadows; NotFoundError if nothing is known of it."""
         found = await self._store.request(request_id)
@@ -174,6 +156,39 @@ class Reports:
             tariff = Tariff(self._prices.book.as_of(terms.last_price), outcomes_of(terms.charged))
             reports.append(_request_report(found, place, tariff))
         return sorted(reports, key=lambda one: (one.subject.kind is Kind.SHADOW, one.part))
+
+
+def _words(one: Dimension) -> int:
+    """How many of a line's values are told of it."""
+    if one.grain is not None:
+        return 0
+    return 2 if one in {Dimension.VERSION, Dimension.KEY, Dimension.TAG} else 1
+
+
+def _cells(
+    found: Sequence[SubjectSums], query: Query, tags: Mapping[Owner, Tags]
+) -> Iterator[Cell]:
+    return (Cell(_values(sums, query, tags), sums.pool, sums.period, sums.sums) for sums in found)
+
+
+def _values(sums: SubjectSums, query: Query, tags: Mapping[Owner, Tags]) -> tuple[str, ...]:
+    told = list(sums.values)
+    values = []
+    for one in query.by:
+        if one.grain is not None:
+            values.append(period_of(one.grain, sums.period))
+        elif one is Dimension.TAG:
+            project, key = told.pop(0), told.pop(0)
+            values.append(tags[project, key].get(query.tag_key, ""))
+        elif one is Dimension.VERSION:
+            model, version = told.pop(0), told.pop(0)
+            values.append(f"models/{model}/versions/{version}" if model else "")
+        elif one is Dimension.KEY:
+            project, key = told.pop(0), told.pop(0)
+            values.append(f"projects/{project}/keys/{key}" if key else "")
+        else:
+            values.append(told.pop(0))
+    return tuple(values)
 
 
 def _request_report(found: RequestRows, place: int, tariff: Tariff) -> RequestReport:

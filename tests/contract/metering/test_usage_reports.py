@@ -2,17 +2,18 @@
 
 import csv
 import io
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pytest
 
 from services.metering.adapters.sql_charges import SqlCharges
+from services.metering.adapters.sql_identity import SqlIdentityStore
 from services.metering.adapters.table_files import open_table
 from services.metering.domain.export import Content, Format
 from services.metering.domain.focus import Account
@@ -26,11 +27,19 @@ from services.metering.drivers.exports import Exports
 from services.metering.drivers.ledger import Change, Ledger
 from services.metering.drivers.price_list import MachinePriceInput
 from services.metering.drivers.reports import Reports
-from services.metering.drivers.tags import Tags
+from services.metering.drivers.tags import TagReads
+from services.metering.ports.identity_store import (
+    IdentityStore,
+    IdentityTransaction,
+    IdentityView,
+)
 from services.rpc.errors import InvalidArgumentError, NotFoundError
-from services.rpc.names import KeyName, ProjectName
+from services.rpc.names import ProjectName
 from tests.contract.metering.ledger_world import LedgerWorld, new_ledger, opened
 from tests.metering_usage import PROJECT, START_NS, Told, batch_of, request_id
+from tests.unit.metering.identities import key, project, signing
+
+T = TypeVar("T")
 
 HOUR_NS = 3600 * 10**9
 START = datetime.fromtimestamp(START_NS // 10**9, UTC)
@@ -69,31 +78,38 @@ NEVER_EMPTY = (
 )
 
 
-@dataclass(frozen=True)
-class Tagged:
-    tags: Mapping[str, str]
+class CountedReads(SqlIdentityStore):
+    """Identities in the ledger's own database, and how often that was read."""
+
+    reads = 0
+
+    async def read(self, work: Callable[[IdentityView], Awaitable[T]]) -> T:
+        self.reads += 1
+        return await super().read(work)
 
 
-class Projects:
-    async def get(self, name: ProjectName) -> Tagged:
-        if name.project != "acme":
-            raise NotFoundError("none")
-        return Tagged({"team": "blue", "cost": "7"})
+async def tagged(store: IdentityStore) -> None:
+    """What the tests' callers are; project `other` has no tags, and its key is another issuer's."""
+
+    async def work(transaction: IdentityTransaction) -> None:
+        await transaction.put_signing_key(signing())
+        await transaction.put_project(project("acme", tags={"team": "blue", "cost": "7"}))
+        await transaction.put_project(project("other"))
+        await transaction.put_key(key("k1", "acme"))
+        await transaction.put_key(key("k9", "acme", tags={"team": "red"}))
+
+    await store.write(work)
 
 
-class Keys:
-    async def get(self, name: KeyName) -> Tagged:
-        return Tagged({"team": "red"} if name.key == "k9" else {})
-
-
-def tags() -> Tags:
-    return Tags(Projects(), Keys())
+def tags(world: LedgerWorld) -> TagReads:
+    return TagReads(SqlIdentityStore(world.database))
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[LedgerWorld]:
     async with opened(new_ledger(tmp_path)) as world:
         world.clock.set_wall(START + timedelta(days=2))
+        await tagged(SqlIdentityStore(world.database))
         await world.price(Unit.OUTPUT_TOKEN, "0.0000015")
         await world.price(Unit.COMPUTE_SECOND, "0.000277")
         await world.price(Unit.REQUEST, "0.01", project="other")
@@ -116,7 +132,7 @@ async def world(tmp_path: Path) -> AsyncIterator[LedgerWorld]:
 
 
 def reports(world: LedgerWorld) -> Reports:
-    return Reports(world.reports, world.prices, tags, world.clock)
+    return Reports(world.reports, world.prices, tags(world), world.clock)
 
 
 async def ask(world: LedgerWorld, *by: Dimension, **limits: object) -> Report:
@@ -141,13 +157,33 @@ async def test_lines_sum_to_the_total(world: LedgerWorld, dimension: Dimension) 
 async def test_lines_have_names(world: LedgerWorld) -> None:
     """Models, keys, days and tags are named as people know them."""
     assert sums(await ask(world, Dimension.MODEL), "requests") == {("smol",): 8, ("mini",): 4}
-    assert sums(await ask(world, Dimension.KEY), "requests") == {("k1",): 4, ("k2",): 4, ("k9",): 4}
+    by_key = sums(await ask(world, Dimension.KEY), "requests")
+    assert by_key == {
+        ("projects/acme/keys/k1",): 4,
+        ("projects/acme/keys/k9",): 4,
+        ("projects/other/keys/k2",): 4,
+    }
     days = sums(await ask(world, Dimension.DAY), "requests")
     assert sum(days.values()) == 12
     assert list(days) == sorted(days)
     query = Query(filter=UsageFilter(), by=[Dimension.TAG], tag_key="team")
     found = sums(await reports(world).query(query), "requests")
     assert found == {("blue",): 4, ("red",): 4, ("",): 4}
+
+
+async def test_tags_of_many_keys_are_one_read(world: LedgerWorld) -> None:
+    """However many keys a report by tag is about, their tags are read together, once."""
+    query = Query(filter=UsageFilter(), by=[Dimension.MODEL, Dimension.TAG], tag_key="team")
+    for count in (1, 300):
+        subjects = [replace(PROJECT, key=f"m{count}-{number}") for number in range(count)]
+        rows = [Told(request=1000 + n, subject=one) for n, one in enumerate(subjects)]
+        await world.record(batch_of(rows, source=f"many-{count}"))
+        store = CountedReads(world.database)
+        asked = Reports(world.reports, world.prices, TagReads(store), world.clock)
+        found = sums(await asked.query(query), "requests")
+        assert store.reads == 1
+        assert found["smol", "red"] == found["mini", ""] == 4
+    assert found["smol", "blue"] == 4 + 1 + 300
 
 
 async def test_two_dimensions(world: LedgerWorld) -> None:
@@ -221,7 +257,7 @@ async def test_a_request_can_be_looked_up(world: LedgerWorld) -> None:
 
 def exports(world: LedgerWorld) -> Exports:
     stores = (world.reports, SqlCharges(world.database))
-    return Exports(stores, world.prices, tags, Account("house", "USD"), open_table)
+    return Exports(stores, world.prices, tags(world), Account("house", "USD"), open_table)
 
 
 async def export(

@@ -319,7 +319,7 @@ def test_budgets(mesh: RunningMesh) -> None:
     _ok(mesh, "budget", "set", "thrifty/cash", "--money", "12.50")
     shown = mesh.cli_inside("budget", "list", "--project", "thrifty").stdout
     assert "thrifty/cash" in shown
-    assert "12.5 money a month" in shown
+    assert "12.5 in money a month" in shown
     assert "5,000 tokens a day" in shown
     assert "(in " in mesh.cli_inside("budget", "get", "thrifty/daily").stdout
     assert mesh.cli_inside("budget", "delete", "thrifty/cash").returncode == 0

@@ -97,6 +97,15 @@ def test_refusals_say_which_key_was_sent(
         )
 
 
+def test_a_refusal_for_the_role_says_which_there_are() -> None:
+    """Whoever may not call a method is told what the roles are for."""
+    code = grpc.StatusCode.PERMISSION_DENIED
+    text = "the API key's role 'caller' may not call this method"
+    refused = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), text)
+    with given("t", "--api-key"):
+        assert "inferplane keys create --role" in to_error(refused, _EDGE).message
+
+
 @pytest.fixture
 async def heard() -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
     """A server that takes any call of any kind and remembers its metadata; its address."""

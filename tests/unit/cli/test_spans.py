@@ -5,7 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from services.cli.domain.exit_code import UsageError
-from services.cli.domain.spans import begin_of_month, parse_moment, parse_span
+from services.cli.domain.spans import (
+    begin_of_month,
+    parse_moment,
+    parse_span,
+    readable_span,
+)
 
 _NOW = datetime(2026, 11, 30, 16, 35, tzinfo=UTC)
 
@@ -62,3 +67,12 @@ def test_months_begin_in_utc() -> None:
     assert begin_of_month(there) == datetime(2026, 12, 1, tzinfo=UTC)
     assert begin_of_month(_NOW + east) == datetime(2026, 12, 1, tzinfo=UTC)
     assert begin_of_month(_NOW) == datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-1, "0s"), (59, "59s"), (61, "1m1s"), (21_326, "5h55m"), (90_061, "1d1h")],
+)
+def test_how_long_it_is(seconds: int, shown: str) -> None:
+    """In the two largest units, and never less than nothing."""
+    assert readable_span(seconds) == shown

@@ -101,9 +101,9 @@ def test_a_budget_as_it_stands() -> None:
         "AMOUNT": "5,000 tokens a day",
         "OF": "endpoint digits",
         "MODE": "refuses, ends streams",
-        "USED": "1200 and 7 unreported",
+        "USED": "1,200 and 7 unreported",
         "HELD": "300",
-        "LEFT": "3500",
+        "LEFT": "3,500",
         "REFUSED": "0",
         "ANEW": "",
     }
