@@ -27,6 +27,7 @@ from services.metering.drivers.key_counts import KeyCounts
 from services.metering.drivers.policy import Policy
 from services.metering.drivers.projects import Projects
 from services.metering.drivers.signing import Signing
+from services.metering.drivers.tags import TagReads
 from services.metering.servicers.api_key_service import ApiKeyService
 from services.metering.servicers.policy_service import PolicyService
 from services.metering.servicers.project_service import ProjectService
@@ -46,7 +47,7 @@ class _Parts:
 
 
 class Identity:
-    """The built area. Other areas use `projects` and `keys`."""
+    """The built area. Other areas use `projects` and `tags`."""
 
     services = tuple(
         service.full_name
@@ -58,6 +59,7 @@ class Identity:
         self._parts = parts
         self.projects = projects
         self.keys = keys
+        self.tags = TagReads(parts.store)
 
     def register(self, server: grpc.aio.Server) -> None:
         parts = self._parts

@@ -34,7 +34,7 @@ from services.metering.drivers.price_list import PriceList
 from services.metering.drivers.reports import Reports
 from services.metering.drivers.retention import Retention
 from services.metering.drivers.spending import Spending
-from services.metering.drivers.tags import Keys, Projects, Tags
+from services.metering.drivers.tags import TagReads
 from services.metering.drivers.usage_ingest import UsageIngest
 from services.metering.servicers.ledger_service import LedgerService
 from services.metering.servicers.price_service import PriceService
@@ -108,7 +108,7 @@ class LedgerArea:
         """Exports end by themselves."""
 
 
-def build(around: Surroundings, projects: Projects, keys: Keys) -> LedgerArea:
+def build(around: Surroundings, tags: TagReads) -> LedgerArea:
     """Put the area together."""
     settings, database, clock = around.settings, around.database, around.clock
     prices = PriceList(SqlPrices(database), clock)
@@ -118,10 +118,6 @@ def build(around: Surroundings, projects: Projects, keys: Keys) -> LedgerArea:
         SqlAlerts(database), HttpWebhook(client), clock, settings.currency, metrics=around.metrics
     )
     ingest = UsageIngest(usage, prices, settings.charge_outcomes, spending.spent, around.metrics)
-
-    def tags() -> Tags:
-        return Tags(projects, keys)
-
     exports = Exports(
         (reports, SqlCharges(database)),
         prices,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
@@ -15,6 +15,8 @@ from services.metering.ports.identity_store import (
     IdentityTransaction,
     IdentityView,
     KeyQuery,
+    Owner,
+    Tags,
     key_sort_key,
 )
 from services.rpc.completion import to_completion
@@ -73,6 +75,16 @@ class _MemoryView:
 
     def _lets_in(self, key: ApiKey, now: datetime) -> bool:
         return self._state_of(key, now) in (KeyState.LIVE, KeyState.ROTATED)
+
+    async def tags(self, owners: Collection[Owner]) -> Mapping[Owner, Tags]:
+        found: dict[Owner, Tags] = {}
+        for project, key in owners:
+            one: Project | ApiKey | None = self.state.projects.get(ProjectName(project))
+            if key:
+                one = self.state.keys.get(KeyName(project, key))
+            if one is not None and one.tags:
+                found[project, key] = one.tags
+        return found
 
     async def signing_keys(self) -> Sequence[SigningKey]:
         return sorted(self.state.signing_keys.values(), key=lambda key: (key.create_time, key.kid))

@@ -1,6 +1,8 @@
 """The store of identities in metering's database."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -18,6 +20,8 @@ from services.metering.ports.identity_store import (
     IdentityTransaction,
     IdentityView,
     KeyQuery,
+    Owner,
+    Tags,
     key_sort_key,
     microseconds,
 )
@@ -29,6 +33,16 @@ T = TypeVar("T")
 _PROJECT = TypeAdapter(Project)
 _API_KEY = TypeAdapter(ApiKey)
 _SIGNING_KEY = TypeAdapter(SigningKey)
+
+# However many are wanted, one statement finds them, and those without tags don't come.
+_TAGS_OF_PROJECTS = (
+    "SELECT id, '', json_extract(body, '$.tags') AS tags FROM projects"
+    " WHERE id IN (SELECT value FROM json_each(?)) AND tags <> '{}'"
+)
+_TAGS_OF_KEYS = (
+    "SELECT project, id, json_extract(body, '$.tags') AS tags FROM api_keys"
+    " WHERE id IN (SELECT value FROM json_each(?)) AND tags <> '{}'"
+)
 
 
 def _lets_in(now: int) -> sa.ColumnElement[bool]:
@@ -103,6 +117,17 @@ class SqlIdentityView:
         bodies = (await self._connection.scalars(wanted)).all()
         return [_API_KEY.validate_json(body) for body in bodies]
 
+    async def tags(self, owners: Collection[Owner]) -> Mapping[Owner, Tags]:
+        rows: list[Sequence[str]] = []
+        for statement, wanted in (
+            (_TAGS_OF_PROJECTS, {project for project, key in owners if not key}),
+            (_TAGS_OF_KEYS, {key for _, key in owners if key}),
+        ):
+            if wanted:
+                asked = (json.dumps(sorted(wanted)),)
+                rows += (await self._connection.exec_driver_sql(statement, asked)).all()
+        return await asyncio.to_thread(_tags, rows, owners)  # of many rows it takes long
+
     async def signing_keys(self) -> Sequence[SigningKey]:
         wanted = sa.select(signing_keys.c.body).order_by(
             signing_keys.c.create_us, signing_keys.c.kid
@@ -131,6 +156,11 @@ class SqlIdentityView:
         rows = (await self._connection.execute(wanted)).all()
         found = {KeyState(value): count for value, count in rows}
         return {state: found.get(state, 0) for state in KeyState}
+
+
+def _tags(rows: Sequence[Sequence[str]], owners: Collection[Owner]) -> Mapping[Owner, Tags]:
+    wanted = set(owners)
+    return {(row[0], row[1]): json.loads(row[2]) for row in rows if (row[0], row[1]) in wanted}
 
 
 class SqlIdentityTransaction(SqlIdentityView):

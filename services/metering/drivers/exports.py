@@ -1,7 +1,7 @@
 """Exports: tables of requests, hours and charges, made page by page so that any size fits in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from services.metering.domain import focus
 from services.metering.domain.charge import Tariff, charge_of
@@ -13,7 +13,7 @@ from services.metering.domain.sums import SUMS
 from services.metering.domain.usage import COLUMNS, Kind, Outcome, Subject
 from services.metering.drivers.price_list import PriceList
 from services.metering.drivers.reports import whole_hours
-from services.metering.drivers.tags import Tags
+from services.metering.drivers.tags import TagReads
 from services.metering.ports.charge_store import ChargeStore
 from services.metering.ports.report_store import ReportStore, RequestRows
 from services.metering.ports.table_writer import MakeTable
@@ -71,7 +71,7 @@ class Exports:
         self,
         stores: tuple[ReportStore, ChargeStore],
         prices: PriceList,
-        tags: Callable[[], Tags],
+        tags: TagReads,
         account: focus.Account,
         table: MakeTable,
     ) -> None:
@@ -131,13 +131,14 @@ class Exports:
             first = max(first, Grain.DAY.start(hour_of(usage.since)))
         if usage.until is not None:
             last = min(last, Grain.DAY.start(hour_of(usage.until) - 1))
-        tags = self._tags()
         for day in range(first, last + 1, 24):
             charges = await self._charges.charges(usage, day, self._prices.book)
             for start in range(0, len(charges), _PAGE):
+                page = charges[start : start + _PAGE]
+                tags = await self._tags.of({(charge.project, charge.key) for charge in page})
                 yield [
-                    focus.line(charge, self._account, await tags.of(charge.project, charge.key))
-                    for charge in charges[start : start + _PAGE]
+                    focus.line(charge, self._account, tags[charge.project, charge.key])
+                    for charge in page
                 ]
 
 

@@ -1,68 +1,32 @@
 """Tags of projects and keys, for reports by them."""
 
-from collections.abc import Mapping
-from typing import Protocol
+import asyncio
+from collections.abc import Collection, Mapping
 
-from services.rpc.errors import NotFoundError
-from services.rpc.names import KeyName, ProjectName
+from services.metering.ports.identity_store import IdentityStore, Owner, Tags
 
-
-class Tagged(Protocol):
-    """What has tags."""
-
-    @property
-    def tags(self) -> Mapping[str, str]:
-        """Free words."""
-        ...
+_NONE: Tags = {}
 
 
-class Projects(Protocol):
-    """Knows projects."""
+class TagReads:
+    """Looks tags up as they are now, however many are asked for in one read."""
 
-    async def get(self, name: ProjectName) -> Tagged:
-        """The project; NotFoundError if there is none."""
-        ...
+    def __init__(self, store: IdentityStore) -> None:
+        self._store = store
+
+    async def of(self, keys: Collection[Owner]) -> Mapping[Owner, Tags]:
+        """Of each key (empty: of none) its tags, and those of its project that it doesn't have itself.
+
+        A key that is not ours, because another issuer made its token, has its project's.
+        """
+        named = [one for one in keys if one[0]]
+        owners = {*named, *((project, "") for project, _ in named)}
+        found = await self._store.read(lambda view: view.tags(owners))
+        return await asyncio.to_thread(_joined, keys, found)  # of many keys it takes long
 
 
-class Keys(Protocol):
-    """Knows keys."""
-
-    async def get(self, name: KeyName) -> Tagged:
-        """The key; NotFoundError if there is none."""
-        ...
-
-
-class Tags:
-    """Looks tags up as they are now; remembers them for as long as one report takes."""
-
-    def __init__(self, projects: Projects, keys: Keys) -> None:
-        self._projects = projects
-        self._keys = keys
-        self._known: dict[tuple[str, str], Mapping[str, str]] = {}
-
-    async def of(self, project: str, key: str) -> Mapping[str, str]:
-        """The key's tags, and those of its project that it doesn't have itself."""
-        found = self._known.get((project, key))
-        if found is None:
-            found = {
-                **(await self._of_project(project) if project else {}),
-                **(await self._of_key(project, key) if project and key else {}),
-            }
-            self._known[project, key] = found
-        return found
-
-    async def _of_project(self, project: str) -> Mapping[str, str]:
-        known = self._known.get((project, ""))
-        if known is None:
-            try:
-                known = (await self._projects.get(ProjectName(project))).tags
-            except NotFoundError:
-                known = {}
-            self._known[project, ""] = known
-        return known
-
-    async def _of_key(self, project: str, key: str) -> Mapping[str, str]:
-        try:
-            return (await self._keys.get(KeyName(project, key))).tags
-        except NotFoundError:  # somebody else's token: keys of issuers are not ours
-            return {}
+def _joined(keys: Collection[Owner], found: Mapping[Owner, Tags]) -> Mapping[Owner, Tags]:
+    return {
+        (project, key): {**found.get((project, ""), _NONE), **found.get((project, key), _NONE)}
+        for project, key in keys
+    }

@@ -1,9 +1,9 @@
 """The store of projects, API keys and the public halves of signing keys."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from services.metering.domain.api_key import ApiKey, KeyState
 from services.metering.domain.project import Project
@@ -11,6 +11,8 @@ from services.metering.domain.signing_key import SigningKey
 from services.rpc.names import KeyName, ProjectName
 
 T = TypeVar("T")
+Owner: TypeAlias = tuple[str, str]  # ids of a project and of its key; empty: the project itself
+Tags: TypeAlias = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,10 @@ class IdentityView(Protocol):
 
     async def keys(self, query: KeyQuery) -> Sequence[ApiKey]:
         """Keys in the order of their sort keys."""
+        ...
+
+    async def tags(self, owners: Collection[Owner]) -> Mapping[Owner, Tags]:
+        """Own tags of projects and keys; those that have none, or are not there, are missing."""
         ...
 
     async def signing_keys(self) -> Sequence[SigningKey]:

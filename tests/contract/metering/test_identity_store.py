@@ -228,3 +228,14 @@ async def test_a_write_that_has_begun_ends_although_its_caller_is_cancelled(
         await writing
     assert told == [None]
     assert await identities.read(lambda view: view.project(P)) is not None
+
+
+async def test_tags_are_found_together(identities: IdentityStore) -> None:
+    """Those of projects and keys at once; who has none, is not there or is of another project is left out."""
+    blue, red = {"team": "blü"}, {"team": "red", "a": "b"}
+    await put(identities, project(tags=blue), project("q"), signing())
+    await put(identities, key("a", tags=red), key("b"))
+    owners = [("p", ""), ("q", ""), ("none", ""), ("p", "a"), ("p", "b"), ("q", "a"), ("p", "c")]
+    found = await identities.read(lambda view: view.tags(owners))
+    assert found == {("p", ""): blue, ("p", "a"): red}
+    assert await identities.read(lambda view: view.tags([])) == {}
