@@ -14,6 +14,8 @@ from tools import protos, second_run
 from tools.second_run import FirstRun
 
 _COMPUTING_TESTS = (
+    "tests/contract",
+    "tests/unit/metering",
     "tests/unit/modelfiles",
     "tests/unit/registry/domain",
     "tests/unit/router/domain",
