@@ -83,7 +83,7 @@ async def surroundings(
 def build(around: Surroundings) -> Sequence[Area]:
     """All areas, each after what it needs; they start in this order."""
     people = identity.build(around)
-    money = ledger.build(around, people.tags)
+    money = ledger.build(around, people.projects, people.tags)
     return [people, money, budgets.build(around, people.projects, money.prices)]
 
 

@@ -12,7 +12,8 @@ from services.metering.area import Surroundings
 from services.metering.domain.lease_exchange import Alert
 from services.metering.drivers.budgets import Budgets
 from services.metering.drivers.lease_desk import LeaseDesk
-from services.metering.ports.rates import ProjectLookup, RateBook
+from services.metering.ports.project_lookup import ProjectLookup
+from services.metering.ports.rates import RateBook
 from services.metering.servicers.budget_messages import amount_text
 from services.metering.servicers.budget_service import BudgetService
 from services.metering.servicers.lease_service import LeaseService

@@ -36,6 +36,7 @@ from services.metering.drivers.retention import Retention
 from services.metering.drivers.spending import Spending
 from services.metering.drivers.tags import TagReads
 from services.metering.drivers.usage_ingest import UsageIngest
+from services.metering.ports.project_lookup import ProjectLookup
 from services.metering.servicers.ledger_service import LedgerService
 from services.metering.servicers.price_service import PriceService
 from services.metering.servicers.spending_alert_service import SpendingAlertService
@@ -108,14 +109,18 @@ class LedgerArea:
         """Exports end by themselves."""
 
 
-def build(around: Surroundings, tags: TagReads) -> LedgerArea:
+def build(around: Surroundings, projects: ProjectLookup, tags: TagReads) -> LedgerArea:
     """Put the area together."""
     settings, database, clock = around.settings, around.database, around.clock
-    prices = PriceList(SqlPrices(database), clock)
+    prices = PriceList(SqlPrices(database), projects, clock)
     usage, reports = SqlUsage(database, clock), SqlReports(database)
     client = httpx.AsyncClient(trust_env=False)
     spending = Spending(
-        SqlAlerts(database), HttpWebhook(client), clock, settings.currency, metrics=around.metrics
+        SqlAlerts(database),
+        HttpWebhook(client, settings.currency),
+        projects,
+        clock,
+        metrics=around.metrics,
     )
     ingest = UsageIngest(usage, prices, settings.charge_outcomes, spending.spent, around.metrics)
     exports = Exports(
@@ -129,7 +134,8 @@ def build(around: Surroundings, tags: TagReads) -> LedgerArea:
         usage=UsageService(ingest),
         price=PriceService(prices, settings.currency),
         ledger=LedgerService(
-            Ledger(SqlLedger(database, around.folder / "metering.db"), clock), settings.currency
+            Ledger(SqlLedger(database, around.folder / "metering.db"), projects, clock),
+            settings.currency,
         ),
         report=UsageReportService(
             Reports(reports, prices, tags, clock), exports, settings.currency

@@ -23,17 +23,18 @@ _TRIES = 3
 class HttpWebhook:
     """A Webhook. Certificates are verified; redirects are not followed."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx.AsyncClient, currency: str) -> None:
         self._client = client
+        self._currency = currency
 
-    async def post(self, notice: Notice, currency: str) -> bool:
+    async def post(self, notice: Notice) -> bool:
         retrying = AsyncRetrying(
             stop=stop_after_attempt(_TRIES),
             wait=wait_exponential_jitter(multiplier=0.2, max=2.0),
             retry=retry_if_exception_type(httpx.HTTPError),
         )
         try:
-            await retrying(self._post_once, notice, currency)
+            await retrying(self._post_once, notice)
         except RetryError as error:
             _log.warning(
                 "webhook did not take a notice",
@@ -46,7 +47,7 @@ class HttpWebhook:
             return False
         return True
 
-    async def _post_once(self, notice: Notice, currency: str) -> None:
+    async def _post_once(self, notice: Notice) -> None:
         answer = await self._client.post(
             notice.webhook,
             headers={"idempotency-key": notice.name},
@@ -58,7 +59,7 @@ class HttpWebhook:
                 "percent": notice.percent,
                 "spent": format_amount(notice.spent),
                 "monthly_amount": format_amount(notice.monthly_amount),
-                "currency": currency,
+                "currency": self._currency,
             },
             timeout=_SECONDS,
         )

@@ -15,7 +15,7 @@ from services.metering.domain.budget import (
 from services.metering.domain.etag import check_etag
 from services.metering.domain.lease_book import Standing
 from services.metering.drivers.lease_desk import LeaseDesk, moment
-from services.metering.ports.rates import ProjectLookup
+from services.metering.ports.project_lookup import ProjectLookup
 from services.rpc.completion import to_completion
 from services.rpc.errors import AlreadyExistsError, NotFoundError
 from services.rpc.names import ProjectName

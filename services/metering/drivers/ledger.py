@@ -16,6 +16,7 @@ from services.metering.domain.ledger import (
 from services.metering.domain.money import parse_amount
 from services.metering.domain.verification import Verification
 from services.metering.ports.ledger_store import LedgerStore, StoredEntry
+from services.metering.ports.project_lookup import ProjectLookup
 from services.rpc.clock import Clock
 from services.rpc.errors import InvalidArgumentError, NotFoundError
 from services.rpc.names import ProjectName, shown
@@ -53,8 +54,9 @@ def entry_number(field: str, name: str) -> EntryNumber:
 class Ledger:
     """Used on the event loop."""
 
-    def __init__(self, store: LedgerStore, clock: Clock) -> None:
+    def __init__(self, store: LedgerStore, projects: ProjectLookup, clock: Clock) -> None:
         self._store = store
+        self._projects = projects
         self._clock = clock
 
     async def get(self, name: str) -> StoredEntry:
@@ -76,14 +78,16 @@ class Ledger:
         return await self._store.balances(f"{project}/")
 
     async def add_credit(self, change: Change) -> StoredEntry:
-        """Lower what a project owes."""
+        """Lower what a project owes; NotFoundError if there is no such project."""
         amount = _checked(change, least=1)
+        await self._projects.get(change.project)
         entry = self._entry(EntryKind.CREDIT, change)
         return await self._store.append(entry, credit_postings(change.project.project, amount))
 
     async def add_correction(self, change: Change) -> StoredEntry:
-        """Raise or lower what a project owes for its usage."""
+        """Raise or lower what a project owes for its usage; NotFoundError: no such project, or entry."""
         amount = _checked(change, least=None)
+        await self._projects.get(change.project)
         corrects = 0
         if change.corrects:
             corrects = (await self.get(change.corrects)).entry.number

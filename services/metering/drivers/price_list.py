@@ -10,10 +10,11 @@ from services.metering.domain.money import parse_amount
 from services.metering.domain.price import NO_PRICE, Price, PriceBook
 from services.metering.domain.unit import Unit
 from services.metering.ports.price_store import PriceStore
+from services.metering.ports.project_lookup import ProjectLookup
 from services.metering.ports.rates import Rates
 from services.rpc.clock import Clock
 from services.rpc.errors import NotFoundError
-from services.rpc.names import check_id
+from services.rpc.names import ProjectName, check_id
 from services.rpc.violations import Violations
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,8 +51,9 @@ class MachinePriceInput:
 class PriceList:
     """All prices, newest last. Used on the event loop."""
 
-    def __init__(self, store: PriceStore, clock: Clock) -> None:
+    def __init__(self, store: PriceStore, projects: ProjectLookup, clock: Clock) -> None:
         self._store = store
+        self._projects = projects
         self._clock = clock
         self.book = PriceBook(())
         self.machine_prices: tuple[MachinePrice, ...] = ()
@@ -87,9 +89,11 @@ class PriceList:
         raise NotFoundError(f"there is no prices/{number}", metadata={"name": f"prices/{number}"})
 
     async def create(self, given: PriceInput) -> Price:
-        """Add a price; the one there is if it says the same."""
+        """Add a price; the one there is if it says the same. NotFoundError: it names a project that is not there."""
         now = self._clock.now()
         price = _checked(given, now)
+        if price.project:
+            await self._projects.get(ProjectName(price.project))
         for known in self.book.prices:
             if given.valid_from is not None and _says(known) == _says(price):
                 return known

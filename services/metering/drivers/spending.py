@@ -17,8 +17,10 @@ from services.metering.domain.spending import (
     parse_alert,
 )
 from services.metering.ports.alert_store import AlertStore, Webhook
+from services.metering.ports.project_lookup import ProjectLookup
 from services.rpc.clock import Clock
 from services.rpc.errors import InferplaneError, NotFoundError, ResourceExhaustedError
+from services.rpc.names import ProjectName
 
 _log = structlog.get_logger(__name__)
 
@@ -34,15 +36,15 @@ class Spending:
         self,
         store: AlertStore,
         webhook: Webhook,
+        projects: ProjectLookup,
         clock: Clock,
-        currency: str,
         *,
         metrics: CollectorRegistry,
     ) -> None:
         self._store = store
         self._webhook = webhook
+        self._projects = projects
         self._clock = clock
-        self._currency = currency
         self._watched: set[str] = set()  # projects with alerts
         self._waiting: set[tuple[str, int]] = set()  # project and month
         self._woken = asyncio.Event()
@@ -69,8 +71,9 @@ class Spending:
             self._woken.set()
 
     async def set_alert(self, given: AlertInput) -> SpendingAlert:
-        """Make an alert, or change it."""
+        """Make an alert, or change it; NotFoundError if there is no such project."""
         alert = checked_alert(given, self._now_us())
+        await self._projects.get(ProjectName(alert.project))
         known = await self._store.alerts(alert.project)
         if len(known) >= MOST_ALERTS and alert.name not in {one.name for one in known}:
             raise ResourceExhaustedError(
@@ -133,7 +136,6 @@ class Spending:
                     percent=notice.percent,
                     spent=format_amount(notice.spent),
                     monthly_amount=format_amount(notice.monthly_amount),
-                    currency=self._currency,
                 )
 
     async def _deliver(self) -> bool:
@@ -145,7 +147,7 @@ class Spending:
         return taken
 
     async def _deliver_one(self, notice: Notice) -> bool:
-        if not await self._webhook.post(notice, self._currency):
+        if not await self._webhook.post(notice):
             self._refused.inc()
             return False
         await self._store.delivered(notice, self._now_us())

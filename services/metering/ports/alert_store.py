@@ -45,6 +45,6 @@ class AlertStore(Protocol):
 class Webhook(Protocol):
     """Tells others."""
 
-    async def post(self, notice: Notice, currency: str) -> bool:
+    async def post(self, notice: Notice) -> bool:
         """Whether it was taken."""
         ...

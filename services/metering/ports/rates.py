@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.rpc.names import ProjectName
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
@@ -23,12 +21,4 @@ class RateBook(Protocol):
 
     def rates(self, project: str, model: str, version: str) -> Rates:
         """As of now."""
-        ...
-
-
-class ProjectLookup(Protocol):
-    """Knows projects."""
-
-    async def get(self, name: ProjectName) -> object:
-        """The project; NotFoundError if there is none."""
         ...

@@ -22,11 +22,28 @@ from services.metering.domain.unit import Unit
 from services.metering.domain.usage import Outcome, UsageBatch
 from services.metering.drivers.price_list import PriceInput, PriceList
 from services.metering.ports.usage_store import Recorded
+from services.rpc.errors import NotFoundError
+from services.rpc.names import ProjectName
 from services.rpc.sqlite import open_engine
 from tests.manual_clock import ManualClock
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 CHARGED = frozenset({Outcome.OK, Outcome.CANCELLED, Outcome.DEADLINE})
+
+
+class KnownProjects:
+    """There are these."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = frozenset(names)
+
+    async def get(self, name: ProjectName) -> object:
+        if name.project not in self.names:
+            raise NotFoundError(f"{name} does not exist", metadata={"resource": str(name)})
+        return name
+
+
+KNOWN = KnownProjects("acme", "other")
 
 
 class LedgerWorld:
@@ -38,7 +55,7 @@ class LedgerWorld:
         self.usage = SqlUsage(database, clock)
         self.ledger = SqlLedger(database, path)
         self.reports = SqlReports(database)
-        self.prices = PriceList(SqlPrices(database), clock)
+        self.prices = PriceList(SqlPrices(database), KNOWN, clock)
 
     async def record(self, batch: UsageBatch) -> Recorded:
         return await self.usage.record(batch, lambda: Tariff(self.prices.book, CHARGED))

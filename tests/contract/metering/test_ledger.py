@@ -21,7 +21,7 @@ from services.rpc.errors import (
     NotFoundError,
 )
 from services.rpc.names import ProjectName
-from tests.contract.metering.ledger_world import CHARGED, LedgerWorld, new_ledger, opened
+from tests.contract.metering.ledger_world import CHARGED, KNOWN, LedgerWorld, new_ledger, opened
 from tests.metering_usage import PROJECT, START_NS, Told, batch_of, request_id
 
 ACME = ProjectName("acme")
@@ -169,7 +169,7 @@ async def test_old_rows_are_dropped_and_sums_stay(world: LedgerWorld) -> None:
 
 async def test_credits_lower_what_is_owed_once(world: LedgerWorld) -> None:
     """A credit that is sent again is the one there is; the same id for something else is refused."""
-    ledger = Ledger(world.ledger, world.clock)
+    ledger = Ledger(world.ledger, KNOWN, world.clock)
     await world.record(batch_of([Told(request=1, numbers=WORDS)]))
     first = await ledger.add_credit(change("1.5", request_id="c1"))
     again = await ledger.add_credit(change("1.5", request_id="c1"))
@@ -182,7 +182,7 @@ async def test_credits_lower_what_is_owed_once(world: LedgerWorld) -> None:
 
 async def test_a_correction_names_what_it_puts_right(world: LedgerWorld) -> None:
     """Corrections are entries of their own and say which entry they are about."""
-    ledger = Ledger(world.ledger, world.clock)
+    ledger = Ledger(world.ledger, KNOWN, world.clock)
     await world.record(batch_of([Told(request=1, numbers=WORDS)]))
     entry = (await ledger.entries(ACME, None, 0, 10))[0].entry
     put_right = await ledger.add_correction(
@@ -207,13 +207,30 @@ async def test_a_correction_names_what_it_puts_right(world: LedgerWorld) -> None
 async def test_bad_credits_are_refused(world: LedgerWorld, given: Change, field: str) -> None:
     """The field that breaks a rule is named."""
     with pytest.raises(InvalidArgumentError) as caught:
-        await Ledger(world.ledger, world.clock).add_credit(given)
+        await Ledger(world.ledger, KNOWN, world.clock).add_credit(given)
     assert caught.value.violations[0].field == field
+
+
+async def test_what_is_for_a_project_that_is_not_there_is_refused(world: LedgerWorld) -> None:
+    """Credits, corrections and prices: it is named, and nothing is written."""
+    ledger = Ledger(world.ledger, KNOWN, world.clock)
+    nobody = replace(change("1"), project=ProjectName("nowhere"))
+    prices = len(world.prices.book.prices)
+    for refused in (
+        ledger.add_credit(nobody),
+        ledger.add_correction(nobody),
+        world.price(Unit.ROW, "1", project="nowhere"),
+    ):
+        with pytest.raises(NotFoundError) as caught:
+            await refused
+        assert caught.value.metadata["resource"] == "projects/nowhere"
+    assert await ledger.entries(nobody.project, None, 0, 10) == []
+    assert len(world.prices.book.prices) == prices
 
 
 async def test_entries_are_listed_newest_first(world: LedgerWorld) -> None:
     """By project and kind, page by page."""
-    ledger = Ledger(world.ledger, world.clock)
+    ledger = Ledger(world.ledger, KNOWN, world.clock)
     other = replace(PROJECT, project="other")
     for number, subject in enumerate([PROJECT, other, PROJECT]):
         await world.record(batch_of([Told(request=number, subject=subject)], first=number))

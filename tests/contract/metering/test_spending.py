@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -17,7 +17,7 @@ from services.metering.domain.spending import AlertInput, Notice
 from services.metering.domain.unit import Unit
 from services.metering.drivers.spending import Spending
 from services.rpc.errors import NotFoundError
-from tests.contract.metering.ledger_world import LedgerWorld, new_ledger, opened
+from tests.contract.metering.ledger_world import KNOWN, LedgerWorld, new_ledger, opened
 from tests.metering_usage import Told, batch_of
 
 NAME = "projects/acme/spendingAlerts/monthly"
@@ -65,8 +65,8 @@ async def world(tmp_path: Path) -> AsyncIterator[LedgerWorld]:
 async def watching(world: LedgerWorld) -> AsyncIterator[Spending]:
     """The watch at work."""
     async with httpx.AsyncClient(trust_env=False) as client:
-        store, webhook = SqlAlerts(world.database), HttpWebhook(client)
-        spending = Spending(store, webhook, world.clock, "USD", metrics=CollectorRegistry())
+        store, webhook = SqlAlerts(world.database), HttpWebhook(client, "USD")
+        spending = Spending(store, webhook, KNOWN, world.clock, metrics=CollectorRegistry())
         await spending.load()
         running = asyncio.create_task(spending.run())
         try:
@@ -138,6 +138,15 @@ async def test_a_webhook_hears_until_it_takes_it(world: LedgerWorld) -> None:
                 while (await spending.notices("acme", 0, 1))[0].deliver_us is None:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
     assert {key for key, _ in [*heard, *again]} == {heard[0][0]}
+
+
+async def test_a_project_that_is_not_there_has_no_alerts(world: LedgerWorld) -> None:
+    """It is named."""
+    async with watching(world) as spending:
+        with pytest.raises(NotFoundError) as caught:
+            await spending.set_alert(replace(alert(), name="projects/nowhere/spendingAlerts/a"))
+        assert caught.value.metadata["resource"] == "projects/nowhere"
+        assert list(await spending.alerts("")) == []
 
 
 async def test_alerts_are_listed_changed_and_deleted(world: LedgerWorld) -> None:

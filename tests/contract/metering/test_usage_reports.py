@@ -35,7 +35,7 @@ from services.metering.ports.identity_store import (
 )
 from services.rpc.errors import InvalidArgumentError, NotFoundError
 from services.rpc.names import ProjectName
-from tests.contract.metering.ledger_world import LedgerWorld, new_ledger, opened
+from tests.contract.metering.ledger_world import KNOWN, LedgerWorld, new_ledger, opened
 from tests.metering_usage import PROJECT, START_NS, Told, batch_of, request_id
 from tests.unit.metering.identities import key, project, signing
 
@@ -325,7 +325,7 @@ async def focus_lines(world: LedgerWorld) -> Sequence[Mapping[str, str]]:
 
 async def test_focus_reconciles_with_the_ledger(world: LedgerWorld) -> None:
     """FOCUS lines sum to what projects owe, to the last decimal, credits and corrections with them."""
-    ledger = Ledger(world.ledger, world.clock)
+    ledger = Ledger(world.ledger, KNOWN, world.clock)
     acme = ProjectName("acme")
     credit = Change(project=acme, amount="0.25", reason="welcome", request_id="")
     await ledger.add_credit(credit)
