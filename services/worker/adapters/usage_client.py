@@ -56,10 +56,14 @@ class MeteringUsage:
 
     async def record(self, source: str, first: int, rows: UsageRows) -> int:
         """See `UsageStore`."""
+        try:
+            batch = message(rows, self._scores)
+        except ValueError as error:  # numbers that no message can have: a file was damaged
+            raise UsageRefusedError(str(error)) from error
         request = usage_service_pb2.RecordUsageRequest(
             source=source,
             first_sequence=first,
-            batch=message(rows, self._scores),
+            batch=batch,
             worker=self._worker,
             pool=self._pool,
         )

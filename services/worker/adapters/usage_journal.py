@@ -105,16 +105,9 @@ class FileJournal:
         Doing it again, after dying in the midst of it, is harmless. Raises OSError.
         """
         self._log.open()
-        with suppress(FileNotFoundError, ValueError):
-            self._subjects.open()
-            self._table.open()
-            aborted = self._complete()
-            self._table.close()
-            self._subjects.close()
-            self._remove_table()
-            return aborted
+        aborted = self._complete() if self._open_left() else 0
         self._remove_table()
-        return 0
+        return aborted
 
     def subject(self, subject: UsageSubject) -> int:
         """See `UsageJournal`."""
@@ -347,6 +340,17 @@ class FileJournal:
                 _log.info("requests are admitted again")
         self._refusal = why
 
+    def _open_left(self) -> bool:
+        """The table that a process left; False: it had none yet, or all of it is in the log."""
+        try:
+            self._subjects.open()
+            self._table.open()
+        except (FileNotFoundError, ValueError) as error:
+            if isinstance(error, ValueError):  # damaged, or never finished
+                _log.warning("what a worker had open can't be read", reason=str(error))
+            return False
+        return True
+
     def _complete(self) -> int:
         """Give numbers to requests that had not ended, and append what is not in the log."""
         table, left = self._table, []
@@ -365,6 +369,8 @@ class FileJournal:
         if self._ended:
             self._append()
             self._log.sync()
+        table.close()
+        self._subjects.close()
         return len(opened)
 
     def _abort(self, slot: int) -> None:
