@@ -1,9 +1,11 @@
 """The price book: what one unit costs whom from when on."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NewType
+from itertools import product
+from typing import NewType, TypeAlias
 
 from services.metering.domain.unit import Unit
 
@@ -31,11 +33,6 @@ class Price:
         return self.amount // self.unit.counts_per_unit
 
     @property
-    def exactness(self) -> tuple[bool, bool, bool]:
-        """Project before model before version before none."""
-        return bool(self.project), bool(self.model), bool(self.version)
-
-    @property
     def text(self) -> str:
         """What it says, for the ledger's chain."""
         return (
@@ -44,13 +41,17 @@ class Price:
             f" made={self.create_time.isoformat()}"
         )
 
-    def fits(self, project: str, model: str, version: str) -> bool:
-        """Whether it may count for such requests."""
-        return (
-            self.project in {"", project}
-            and self.model in {"", model}
-            and self.version in {"", version}
-        )
+
+_Scope: TypeAlias = tuple[Unit, str, str, str]
+
+
+def _by_scope(prices: Iterable[Price]) -> dict[_Scope, list[Price]]:
+    """Prices of just the same requests, the one that counts last."""
+    found: dict[_Scope, list[Price]] = {}
+    for price in sorted(prices, key=lambda price: (price.valid_from_ns, price.id)):
+        scope = price.unit, price.project, price.model, price.version
+        found.setdefault(scope, []).append(price)
+    return found
 
 
 class PriceBook:
@@ -59,9 +60,7 @@ class PriceBook:
     def __init__(self, prices: Iterable[Price]) -> None:
         self._prices = tuple(sorted(prices, key=lambda price: price.id))
         self.boundaries_ns = tuple(sorted({price.valid_from_ns for price in self._prices}))
-        self._of_unit = {
-            unit: tuple(price for price in self._prices if price.unit is unit) for unit in Unit
-        }
+        self._of_scope: dict[_Scope, list[Price]] | None = None  # made when it is asked for
         self._found: dict[tuple[str, str, str, Unit, int], Price | None] = {}
 
     @property
@@ -86,16 +85,16 @@ class PriceBook:
 
     def find(self, project: str, model: str, version: str, unit: Unit, at_ns: int) -> Price | None:
         """The price that counts at a moment: the most exact, of those the newest that has begun, then the last made."""
-        fitting = (
-            price
-            for price in self._of_unit[unit]
-            if price.valid_from_ns <= at_ns and price.fits(project, model, version)
-        )
-        return max(
-            fitting,
-            key=lambda price: (price.exactness, price.valid_from_ns, price.id),
-            default=None,
-        )
+        if self._of_scope is None:
+            self._of_scope = _by_scope(
+                self._prices
+            )  # others may do the same, in threads of their own
+        for scope in product((project, ""), (model, ""), (version, "")):  # the most exact first
+            prices = self._of_scope.get((unit, *scope), ())
+            begun = bisect_right(prices, at_ns, key=lambda price: price.valid_from_ns)
+            if begun:
+                return prices[begun - 1]
+        return None
 
     def find_in(self, scope: tuple[str, str, str], unit: Unit, segment: int) -> Price | None:
         """As `find`, after that many of `boundaries_ns` have passed; remembered."""

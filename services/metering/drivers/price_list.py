@@ -63,10 +63,17 @@ class PriceList:
         self.book = PriceBook(await self._store.prices())
         self.machine_prices = tuple(await self._store.machine_prices())
 
+    @property
+    def revision(self) -> str:
+        """Of the prices that count now: how many were made, and how many times the moment came for some of them."""
+        return f"{self.book.last}.{self._segment()}"
+
+    def _segment(self) -> int:
+        return bisect_right(self.book.boundaries_ns, nanoseconds(self._clock.now()))
+
     def rates(self, project: str, model: str, version: str) -> Rates:
         """What one of each unit costs such a request now; 0 without a price."""
-        scope, book = (project, model, version), self.book
-        segment = bisect_right(book.boundaries_ns, nanoseconds(self._clock.now()))
+        scope, book, segment = (project, model, version), self.book, self._segment()
 
         def amount(unit: Unit) -> int:
             price = book.find_in(scope, unit, segment)

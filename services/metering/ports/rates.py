@@ -19,6 +19,11 @@ class Rates:
 class RateBook(Protocol):
     """Prices as the ledger will charge them. Asked on the event loop, so without waiting."""
 
+    @property
+    def revision(self) -> str:
+        """Another one whenever rates may have changed, by a new price or because time has passed."""
+        ...
+
     def rates(self, project: str, model: str, version: str) -> Rates:
         """As of now."""
         ...

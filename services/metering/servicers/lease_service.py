@@ -54,6 +54,7 @@ class LeaseService(LeaseServiceServicer):
             subjects=[_subject_message(found) for found in answer.subjects],
             grants=[_grant_message(grant) for grant in answer.grants],
             rates=[self._rates_message(subject) for subject in request.rates],
+            price_revision=self._rates.revision,
         )
 
     def _rates_message(self, subject: pb.RateSubject) -> pb.Rates:

@@ -99,6 +99,7 @@ def _answer(response: pb.ExchangeLeasesResponse) -> LeaseAnswer:
             )
             for rates in response.rates
         ],
+        price_revision=response.price_revision,
     )
 
 

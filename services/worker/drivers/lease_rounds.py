@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 
 import structlog
 
@@ -22,9 +23,9 @@ _BEAT_SECONDS = 1.0  # until metering says another
 _SCARCE_SECONDS = 0.1  # while others wait for what lies idle here
 _GAP_SECONDS = 0.005  # between exchanges, however many ask
 _LONGEST_BACKOFF = 0.5
-_RATES_SECONDS = 5.0  # after which prices are asked for again
 _MOST_USES = 2000  # budgets in one exchange; those that wait come first, the others in turn
 _MOST_CALLERS = 1000  # new ones in one exchange
+_MOST_STALE = 1000  # rates that are asked for again in one exchange
 
 
 class LeaseRounds:
@@ -37,7 +38,10 @@ class LeaseRounds:
         self._revision = 0
         self._beat = _BEAT_SECONDS
         self._next_beat = 0.0
-        self._next_rates = 0.0
+        self._price_revision = ""
+        self._stale: dict[
+            tuple[str, VersionName], None
+        ] = {}  # rates of before the last change of prices
         self._failures = 0  # in a row
         self._is_away = False  # for so long that leases have ended
 
@@ -76,7 +80,7 @@ class LeaseRounds:
         mine.waiting = [waiter for waiter in mine.waiting if not waiter.future.done()]
         shares = self._due(now)
         told = {share.terms.uid: share.tell() for share in shares}
-        rates, callers = self._rates(now), self._unknown()
+        rates, callers = self._rates(), self._unknown()
         report = self._report(callers, tuple(told.values()), rates)
         try:
             answer = await self._metering.exchange(report)
@@ -154,8 +158,8 @@ class LeaseRounds:
         )
         return list(unknown)[:_MOST_CALLERS]
 
-    def _rates(self, now: float) -> Sequence[tuple[str, VersionName]]:
-        """Prices that requests wait for, and from time to time all that are known."""
+    def _rates(self) -> Sequence[tuple[str, VersionName]]:
+        """Prices that requests wait for, and some of those that changed meanwhile, maybe."""
         mine = self._allowances
         wanted = {
             (waiter.caller.project, waiter.version): None
@@ -163,9 +167,8 @@ class LeaseRounds:
             for share in mine.callers.get(waiter.caller) or ()
             if mine.rates_of(share, waiter.caller, waiter.version) is None
         }
-        if now >= self._next_rates:
-            self._next_rates = now + _RATES_SECONDS
-            wanted |= dict.fromkeys(mine.rates)
+        self._stale = {one: None for one in self._stale if one in mine.rates}
+        wanted |= dict.fromkeys(islice(self._stale, _MOST_STALE))
         return list(wanted)
 
     # What is heard.
@@ -180,8 +183,12 @@ class LeaseRounds:
             if found.project_has_none:
                 mine.learn_free(caller.project)
             mine.callers.put(caller, tuple(mine.share_of(terms) for terms in found.budgets))
+        if answer.price_revision != self._price_revision:
+            self._price_revision = answer.price_revision
+            self._stale = dict.fromkeys(mine.rates)
         for (project, version), rates in zip(report.rates, answer.rates, strict=True):
             mine.learn_rates(project, version, rates)
+            self._stale.pop((project, version), None)
         for grant in answer.grants:
             share = mine.active[grant.uid]
             share.hear(grant, told[grant.uid], report.sequence, sent_at)

@@ -40,6 +40,7 @@ class LeaseAnswer:
     callers: Sequence[CallerTerms]
     grants: Sequence[Grant]
     rates: Sequence[Rates]
+    price_revision: str = ""  # another one whenever other prices count than before
 
 
 class LeaseExchange(Protocol):

@@ -249,3 +249,16 @@ async def test_only_some_outcomes_are_charged(world: LedgerWorld) -> None:
     totals = await world.totals()
     assert totals["output_tokens"] == 4 * len(Outcome)
     assert totals["charged"] == 2 * ONE * len(CHARGED)
+
+
+async def test_the_revision_of_prices_is_that_of_what_counts(world: LedgerWorld) -> None:
+    """Another one with each new price, and once the moment of one has come."""
+    seen = [world.prices.revision]
+    await world.price(Unit.OUTPUT_TOKEN, "2", valid_from="2026-12-24T00:00+00:00")
+    seen.append(world.prices.revision)
+    assert world.prices.rates("acme", "smol", "1").output_token == ONE // 2
+    world.clock.advance(30 * 86_400)
+    seen.append(world.prices.revision)
+    assert world.prices.rates("acme", "smol", "1").output_token == 2 * ONE
+    assert len(set(seen)) == 3
+    assert world.prices.revision == seen[-1]

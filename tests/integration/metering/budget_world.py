@@ -55,6 +55,10 @@ class FixedRates:
 
     now: Rates = field(default_factory=Rates)
 
+    @property
+    def revision(self) -> str:
+        return repr(self.now)
+
     def rates(self, project: str, model: str, version: str) -> Rates:
         return self.now
 

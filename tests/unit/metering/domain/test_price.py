@@ -72,3 +72,13 @@ def test_answers_are_remembered_by_segments() -> None:
         ANY,
         LATER,
     ]
+
+
+def test_one_price_of_many_is_found() -> None:
+    """Each project's own among those of thousands, and for others what is for all."""
+    own = [price(number, project=f"p{number}", model="m") for number in range(2, 5000)]
+    book = PriceBook([*own, ANY])
+    for one in own[::500]:
+        assert book.find(one.project, "m", "1", Unit.OUTPUT_TOKEN, HOUR) == one
+    assert book.find("q", "m", "1", Unit.OUTPUT_TOKEN, HOUR) == ANY
+    assert book.find("p2", "m", "1", Unit.ROW, HOUR) is None

@@ -37,6 +37,7 @@ class WrittenMetering:
     is_away: bool = False
     has_budgets: bool = True
     changed: Sequence[str] | None = ()
+    price_revision: str = "1"
     heard: list[LeaseReport] = field(default_factory=list)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     under_way: int = 0
@@ -60,7 +61,8 @@ class WrittenMetering:
                 for caller in report.callers
             ],
             grants=[self._grant(use) for use in report.uses],
-            rates=[Rates() for _ in report.rates],
+            rates=[Rates(request=int(self.price_revision)) for _ in report.rates],
+            price_revision=self.price_revision,
         )
 
     def _grant(self, use: BudgetUse) -> Grant:
@@ -127,7 +129,10 @@ async def test_what_is_there_serves_those_that_came_first(world: World) -> None:
     waiting = [world.asks("k", 10) for _ in range(4)]
     await world.until(lambda: all(future.done() for future in waiting))
     assert [future.exception() is None for future in waiting] == [True, True, False, False]
-    assert isinstance(waiting[3].exception(), ResourceExhaustedError)
+    refusal = waiting[3].exception()
+    assert isinstance(refusal, ResourceExhaustedError)
+    assert refusal.retry_after is not None
+    assert f"try again in {refusal.retry_after:.0f} s" in refusal.message
 
 
 async def test_more_budgets_than_fit_are_told_in_turn(world: World) -> None:
@@ -185,3 +190,19 @@ async def test_at_the_end_everything_is_given_back(world: World) -> None:
     await world.rounds.end()
     (use,) = world.metering.heard[-1].uses
     assert [(lease.granted, lease.used, lease.is_closed) for lease in use.leases] == [(7, 7, True)]
+
+
+async def test_rates_are_asked_for_again_when_prices_changed(world: World) -> None:
+    """1. thousands are known, and nobody asks; 2. prices change: all are learned anew, some in each exchange."""
+    metering, versions = world.metering, [VersionName("m", str(number)) for number in range(2500)]
+    await world.until(lambda: len(metering.heard) >= 2)
+    for version in versions:
+        world.worker.learn_rates("p", version, Rates(request=1))
+    seen = len(metering.heard)
+    await world.until(lambda: len(metering.heard) >= seen + 8)
+    assert all(not report.rates for report in metering.heard[seen:])
+    metering.price_revision, seen = "2", len(metering.heard)
+    await world.until(lambda: len(metering.heard) >= seen + 8)
+    assert {world.worker.rates["p", version].request for version in versions} == {2}
+    asked = [len(report.rates) for report in metering.heard[seen:]]
+    assert (max(asked), sum(asked)) == (1000, 2500)
