@@ -266,9 +266,10 @@ class Allowances:
         reset = max(0.0, share.window_until - now)
         wanted = amount_text(terms.unit, asked)
         unit = terms.unit.name.lower()
+        retry_after = share.retry_after(asked, now)
         return ResourceExhaustedError(
             f"{terms.name} is used up: {limit} {unit} a {window}, {left} of them left,"
-            f" {wanted} asked for; it begins anew in {reset:.0f} s",
+            f" {wanted} asked for; {_what_helps(retry_after, reset)}",
             reason="BUDGET_EXHAUSTED",
             metadata={
                 "budget": terms.name,
@@ -279,7 +280,7 @@ class Allowances:
                 "needed": wanted,
                 "reset": f"{reset:.0f}",
             },
-            retry_after=share.retry_after(asked, now),
+            retry_after=retry_after,
         )
 
     def _is_useless(
@@ -328,3 +329,12 @@ def _part(terms: BudgetTerms, need: Need, rates: Rates, free: int) -> int:
     if not terms.stop_streams or not each or not need.output_tokens or free < before + each:
         return 0
     return before + (free - before) // each * each
+
+
+def _what_helps(retry_after: float | None, reset: float) -> str:
+    """What a refusal says of asking again."""
+    if retry_after is None:
+        return "the whole budget is less"
+    if retry_after < reset:
+        return f"others hold some that may come back, try again in {retry_after:.0f} s"
+    return f"it begins anew in {reset:.0f} s"
