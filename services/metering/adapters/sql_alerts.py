@@ -8,11 +8,22 @@ import sqlalchemy as sa
 
 from services.metering.adapters.database import Database
 from services.metering.domain.spending import Notice, SpendingAlert, reached
+from services.rpc.errors import ResourceExhaustedError
 
 _ALERT = "project, alert, monthly_amount, percents, webhook, create_us"
 _NOTICE = (
     "id, project, alert, month, percent, spent, monthly_amount, webhook, create_us, deliver_us"
 )
+_PRESENT = (
+    "coalesce((SELECT a.webhook FROM spending_alerts AS a"
+    " WHERE a.project = n.project AND a.alert = n.alert), '')"
+)
+_UNDELIVERED = (
+    "SELECT * FROM (SELECT id, project, alert, month, percent, spent, monthly_amount,"  # noqa: S608 - names of ours
+    f" {_PRESENT} AS present, create_us, deliver_us FROM spending_notices AS n"
+    " WHERE deliver_us IS NULL AND webhook <> '' AND id > ?) WHERE"
+)
+_OVER = f"{_UNDELIVERED} create_us < ? OR present = ''"
 
 
 def _alert(row: Sequence[Any]) -> SpendingAlert:
@@ -47,8 +58,9 @@ class SqlAlerts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def put(self, alert: SpendingAlert) -> SpendingAlert:
+    async def put(self, alert: SpendingAlert, most: int) -> SpendingAlert:
         def work(connection: sa.Connection) -> SpendingAlert:
+            _check_room(connection, alert, most)
             connection.exec_driver_sql(
                 f"INSERT INTO spending_alerts ({_ALERT}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
                 " ON CONFLICT (project, alert) DO UPDATE SET monthly_amount = excluded.monthly_amount,"
@@ -106,9 +118,7 @@ class SqlAlerts:
     async def undelivered(self, after: int, most: int) -> Sequence[Notice]:
         def work(connection: sa.Connection) -> list[Notice]:
             rows = connection.exec_driver_sql(
-                f"SELECT {_NOTICE} FROM spending_notices"  # noqa: S608
-                " WHERE deliver_us IS NULL AND webhook <> '' AND id > ? ORDER BY id LIMIT ?",
-                (after, most),
+                f"{_UNDELIVERED} present <> '' ORDER BY id LIMIT ?", (after, most)
             )
             return [_notice(row) for row in rows]
 
@@ -121,6 +131,33 @@ class SqlAlerts:
             )
 
         await self._database.write(lambda c: c.run_sync(work))
+
+    async def give_up(self, before_us: int) -> Sequence[Notice]:
+        def found(connection: sa.Connection) -> list[Notice]:
+            return [_notice(row) for row in connection.exec_driver_sql(_OVER, (0, before_us))]
+
+        def work(connection: sa.Connection) -> list[Notice]:
+            over = found(connection)
+            connection.exec_driver_sql(
+                "UPDATE spending_notices SET webhook = '' WHERE id = ?", [(one.id,) for one in over]
+            )
+            return over
+
+        if not await self._database.read(lambda c: c.run_sync(found)):
+            return ()  # nearly always, and nobody has to wait for the writer
+        return await self._database.write(lambda c: c.run_sync(work))
+
+
+def _check_room(connection: sa.Connection, alert: SpendingAlert, most: int) -> None:
+    others = connection.exec_driver_sql(
+        "SELECT count(*) FROM spending_alerts WHERE project = ? AND alert <> ?",
+        (alert.project, alert.alert),
+    ).scalar_one()
+    if others >= most:
+        raise ResourceExhaustedError(
+            f"projects/{alert.project} has {others} alerts, and can't have more",
+            metadata={"resource": f"projects/{alert.project}", "most": str(most)},
+        )
 
 
 def _alerts(connection: sa.Connection, project: str, alert: str = "") -> list[SpendingAlert]:

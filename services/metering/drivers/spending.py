@@ -19,13 +19,14 @@ from services.metering.domain.spending import (
 from services.metering.ports.alert_store import AlertStore, Webhook
 from services.metering.ports.project_lookup import ProjectLookup
 from services.rpc.clock import Clock
-from services.rpc.errors import InferplaneError, NotFoundError, ResourceExhaustedError
+from services.rpc.errors import InferplaneError, NotFoundError
 from services.rpc.names import ProjectName
 
 _log = structlog.get_logger(__name__)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = 16  # deliveries
+_LONGEST_WAIT_US = 24 * 3600 * 10**6  # for a webhook to take a notice
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0  # seconds, after a delivery that was not taken
 
 
@@ -56,6 +57,11 @@ class Spending:
             "Notices that a webhook did not take; they are sent again.",
             registry=metrics,
         )
+        self._given_up = Counter(
+            "inferplane_spending_notices_given_up",
+            "Notices that no webhook took within 24 hours, or whose alert has none any more.",
+            registry=metrics,
+        )
 
     async def load(self) -> None:
         """Look at all that was spent: a process that ended may not have told of it."""
@@ -74,12 +80,7 @@ class Spending:
         """Make an alert, or change it; NotFoundError if there is no such project."""
         alert = checked_alert(given, self._now_us())
         await self._projects.get(ProjectName(alert.project))
-        known = await self._store.alerts(alert.project)
-        if len(known) >= MOST_ALERTS and alert.name not in {one.name for one in known}:
-            raise ResourceExhaustedError(
-                f"projects/{alert.project} has {MOST_ALERTS} alerts, and can't have more"
-            )
-        stored = await self._store.put(alert)
+        stored = await self._store.put(alert, MOST_ALERTS)
         self._watched.add(alert.project)
         self._waiting.update(await self._store.months({alert.project}))
         self._woken.set()
@@ -93,6 +94,7 @@ class Spending:
         """NotFoundError if there is none."""
         if not await self._store.delete(*parse_alert("name", name)):
             raise NotFoundError(f"there is no {name}", metadata={"name": name})
+        self._woken.set()  # its notices have nowhere to go
 
     async def notices(self, project: str, before: int, most: int) -> Sequence[Notice]:
         """The newest ones with a smaller id."""
@@ -144,7 +146,14 @@ class Spending:
         while waiting := await self._store.undelivered(after, _AT_ONCE):
             taken &= all(await asyncio.gather(*map(self._deliver_one, waiting)))
             after = waiting[-1].id
+        await self._give_up()
         return taken
+
+    async def _give_up(self) -> None:
+        """After a try at least, however long this process was away."""
+        for notice in await self._store.give_up(self._now_us() - _LONGEST_WAIT_US):
+            self._given_up.inc()
+            _log.error("spending notice given up: no webhook took it", notice=notice.name)
 
     async def _deliver_one(self, notice: Notice) -> bool:
         if not await self._webhook.post(notice):

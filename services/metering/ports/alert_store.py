@@ -9,8 +9,11 @@ from services.metering.domain.spending import Notice, SpendingAlert
 class AlertStore(Protocol):
     """What was changed is durable when it returns."""
 
-    async def put(self, alert: SpendingAlert) -> SpendingAlert:
-        """Make it, or take the place of the one there is (whose time of creation stays)."""
+    async def put(self, alert: SpendingAlert, most: int) -> SpendingAlert:
+        """Make it, or take the place of the one there is (whose time of creation stays).
+
+        ResourceExhaustedError if its project has so many others already.
+        """
         ...
 
     async def alerts(self, project: str) -> Sequence[SpendingAlert]:
@@ -34,11 +37,15 @@ class AlertStore(Protocol):
         ...
 
     async def undelivered(self, after: int, most: int) -> Sequence[Notice]:
-        """The oldest notices with a greater id that a webhook has not taken yet."""
+        """The oldest notices with a greater id for a webhook that has not taken them; it is the alert's present one."""
         ...
 
     async def delivered(self, notice: Notice, now_us: int) -> None:
         """Its webhook has taken it."""
+        ...
+
+    async def give_up(self, before_us: int) -> Sequence[Notice]:
+        """Notices that no webhook took and that are older, or whose alert has none any more: they wait no longer."""
         ...
 
 

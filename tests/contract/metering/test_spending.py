@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry
 
 from services.metering.adapters.http_webhook import HttpWebhook
 from services.metering.adapters.sql_alerts import SqlAlerts
-from services.metering.domain.spending import AlertInput, Notice
+from services.metering.domain.spending import AlertInput, Notice, checked_alert
 from services.metering.domain.unit import Unit
 from services.metering.drivers.spending import Spending
-from services.rpc.errors import NotFoundError
+from services.rpc.errors import NotFoundError, ResourceExhaustedError
 from tests.contract.metering.ledger_world import KNOWN, LedgerWorld, new_ledger, opened
 from tests.metering_usage import Told, batch_of
 
@@ -62,11 +62,14 @@ async def world(tmp_path: Path) -> AsyncIterator[LedgerWorld]:
 
 
 @asynccontextmanager
-async def watching(world: LedgerWorld) -> AsyncIterator[Spending]:
+async def watching(
+    world: LedgerWorld, metrics: CollectorRegistry | None = None
+) -> AsyncIterator[Spending]:
     """The watch at work."""
+    metrics = metrics or CollectorRegistry()
     async with httpx.AsyncClient(trust_env=False) as client:
         store, webhook = SqlAlerts(world.database), HttpWebhook(client, "USD")
-        spending = Spending(store, webhook, KNOWN, world.clock, metrics=CollectorRegistry())
+        spending = Spending(store, webhook, KNOWN, world.clock, metrics=metrics)
         await spending.load()
         running = asyncio.create_task(spending.run())
         try:
@@ -138,6 +141,58 @@ async def test_a_webhook_hears_until_it_takes_it(world: LedgerWorld) -> None:
                 while (await spending.notices("acme", 0, 1))[0].deliver_us is None:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
     assert {key for key, _ in [*heard, *again]} == {heard[0][0]}
+
+
+async def test_notices_go_to_the_present_webhook(world: LedgerWorld) -> None:
+    """One is dead; another takes its place, and hears what the dead one did not take."""
+    async with hook(*[500] * 1000) as dead, hook() as alive, watching(world) as spending:
+        await spending.set_alert(alert(dead.url))
+        await spend(world, spending, 0, 10)
+        async with asyncio.timeout(SECONDS):
+            key, _ = await dead.heard.get()
+            await spending.set_alert(alert(alive.url))
+            assert (await alive.heard.get())[0] == key
+            while (await spending.notices("acme", 0, 1))[0].deliver_us is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("reason", ["old", "no webhook", "no alert"])
+async def test_notices_are_given_up(world: LedgerWorld, reason: str) -> None:
+    """After a day, or once nobody wants them: counted, and not sent again."""
+    metrics = CollectorRegistry()
+    async with hook(*[500] * 1000) as dead, watching(world, metrics) as spending:
+        await spending.set_alert(alert(dead.url))
+        await spend(world, spending, 0, 10)
+        async with asyncio.timeout(SECONDS):
+            await dead.heard.get()
+            match reason:
+                case "old":
+                    world.clock.advance(25 * 3600)
+                case "no webhook":
+                    await spending.set_alert(alert())
+                case _:
+                    await spending.delete_alert(NAME)
+            while not metrics.get_sample_value("inferplane_spending_notices_given_up_total"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        store = SqlAlerts(world.database)
+        assert await store.undelivered(0, 10) == []
+        assert await store.give_up(2**62) == ()
+        (notice,) = await spending.notices("acme", 0, 10)
+        assert notice.deliver_us is None
+
+
+async def test_alerts_of_a_project_are_so_many_at_most(world: LedgerWorld) -> None:
+    """Two that are set at once can't both be the last one; those that are there may be changed."""
+    store = SqlAlerts(world.database)
+    wanted = [
+        checked_alert(replace(alert(), name=f"projects/acme/spendingAlerts/a{number}"), number)
+        for number in range(4)
+    ]
+    done = await asyncio.gather(*(store.put(one, 3) for one in wanted), return_exceptions=True)
+    assert [isinstance(one, ResourceExhaustedError) for one in done].count(True) == 1
+    there = await store.alerts("acme")
+    assert len(there) == 3
+    assert await store.put(there[0], 3) == there[0]
 
 
 async def test_a_project_that_is_not_there_has_no_alerts(world: LedgerWorld) -> None:
