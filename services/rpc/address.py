@@ -1,11 +1,11 @@
 """Addresses that services listen on and dial: `host:port` or `unix:/path`."""
 
-import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from services.rpc.errors import InvalidArgumentError
+from services.rpc.loopback import is_loopback
 
 _LONGEST_SOCKET_PATH = 107  # bytes; sockaddr_un.sun_path less its NUL (unix(7))
 
@@ -26,12 +26,7 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """Whether it is TCP that nobody beyond this machine reaches."""
-        if self.path is not None:
-            return False
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return self.path is None and is_loopback(self.host)
 
 
 def parse(text: str, field: str = "address") -> Address:

@@ -1,6 +1,5 @@
 """How the edge is called: with which API key, and by TLS or not. The one place for gRPC and HTTP."""
 
-import ipaddress
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from services.cli.adapters.state_directory import StateDirectory, default_path
 from services.cli.domain.exit_code import UsageError
 from services.rpc import address as addresses
 from services.rpc.address import Address
+from services.rpc.loopback import is_here
 from services.rpc.settings import PREFIX, Settings, load
 
 API_KEY_OPTION = "--api-key"
@@ -109,7 +109,7 @@ def open_channel(address: str) -> grpc.aio.Channel:
 
 def _warn_of_plain(target: EdgeTarget) -> None:
     address = target.address
-    if target.is_secure or address.path is not None or _is_here(address):
+    if target.is_secure or address.path is not None or is_here(address.host):
         return
     sys.stderr.write(
         f"warning: the API key goes to {address} in plain text, for whoever listens on the way;"
@@ -135,17 +135,9 @@ def _is_same(edge: Address, called: Address) -> bool:
     """Whether a call to one address reaches the edge that listens at another of this machine."""
     if edge == called:
         return True
-    return bool(edge.port) and edge.port == called.port and _is_here(edge) and _is_here(called)
-
-
-def _is_here(address: Address) -> bool:
-    if address.host == "localhost":
-        return True
-    try:
-        host = ipaddress.ip_address(address.host)
-    except ValueError:
-        return False
-    return host.is_loopback or host.is_unspecified
+    return (
+        bool(edge.port) and edge.port == called.port and is_here(edge.host) and is_here(called.host)
+    )
 
 
 def _checked(token: str, origin: str) -> Credential:

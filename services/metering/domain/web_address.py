@@ -1,7 +1,8 @@
 """Addresses on the web that this process calls: those where nobody between can answer."""
 
-import ipaddress
 from urllib.parse import urlsplit
+
+from services.rpc.loopback import is_loopback
 
 
 def is_secure(url: str) -> bool:
@@ -15,11 +16,4 @@ def is_secure(url: str) -> bool:
         return False
     if not host:
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
