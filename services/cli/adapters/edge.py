@@ -83,6 +83,7 @@ _REFUSED = re.compile(r"Connection refused|No such file or directory")
 _NOT_TRUSTED = re.compile(
     r"CERTIFICATE|ertificate|Hostname Verification|Tls handshake|WRONG_VERSION|Unwrap failed"
 )
+_CLOSED = re.compile(r"Socket closed|Connection reset")
 _OWN_DEADLINE = "Deadline Exceeded"
 _NO_GRPC = re.compile(r"Failed parsing HTTP/2|http1\.x server|Received http2 header with status")
 
@@ -175,6 +176,8 @@ def _no_connection(text: str, address: str) -> UnavailableError:
     if _NO_GRPC.search(text):
         return failures.no_edge(address)
     last = text.rpartition("last error: ")[2]
+    if _CLOSED.search(last) and not edge_target.parse(address).is_secure:
+        return failures.closes(address, last)
     if _NOT_TRUSTED.search(last):
         return failures.not_trusted(address, last)
     return UnavailableError(

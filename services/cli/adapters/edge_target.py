@@ -13,7 +13,7 @@ from services.rpc import address as addresses
 from services.rpc import channel as channels
 from services.rpc.address import Address
 from services.rpc.settings import PREFIX, Settings, load
-from services.rpc.tls import CERTIFICATE, KEY
+from services.rpc.tls import AUTHORITIES, CERTIFICATE, KEY
 
 _SECURE, _PLAIN = "https://", "http://"
 _given: ContextVar[Path | None] = ContextVar("ca", default=None)
@@ -35,6 +35,14 @@ class EdgeTls(Settings):
     def is_on(self) -> bool:
         """It does."""
         return bool(self.edge_certificate)
+
+    @property
+    def authority_beside(self) -> Path | None:
+        """Whom clients check it with, where `ca issue` has put the certificate."""
+        if not self.is_on:
+            return None
+        beside = Path(self.edge_certificate).with_name(AUTHORITIES)
+        return beside if beside.is_file() else None
 
 
 def edge_tls() -> EdgeTls:

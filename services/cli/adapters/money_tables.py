@@ -1,6 +1,7 @@
 """What tables show of prices and the ledger."""
 
 from collections.abc import Callable
+from decimal import Decimal
 
 from inferplane.metering.v1 import (
     ledger_pb2,
@@ -11,7 +12,9 @@ from inferplane.metering.v1 import (
 
 from services.cli.adapters.tables import when
 from services.cli.domain.account_reference import short_key
-from services.cli.domain.amounts import readable
+from services.cli.domain.amounts import plain, readable
+
+_MICRO = 10**6
 
 
 def unit_word(unit: int) -> str:
@@ -89,23 +92,34 @@ ENTRY_HEADERS = ("ENTRY", "TIME", "KIND", "ACCOUNT", "AMOUNT", "QUANTITY", "UNIT
 
 
 def entry_rows(entry: ledger_pb2.LedgerEntry) -> list[list[str]]:
-    """A row for each posting."""
+    """A row for each posting, or one that says what else the entry is, such as a price."""
     first = [
         entry.name.removeprefix("ledgerEntries/"),
         when(entry.create_time),
         _entry_word(entry.kind),
     ]
+    if not entry.postings:
+        return [[*first, "", "", "", "", entry.reason]]
     return [
         [
             *(first if number == 0 else [""] * 3),
             posting.account,
             readable(posting.amount),
-            str(posting.quantity) if posting.unit else "",
+            _quantity(posting),
             unit_word(posting.unit) if posting.unit else "",
             _what(posting) or entry.reason,
         ]
         for number, posting in enumerate(entry.postings)
     ]
+
+
+def _quantity(posting: ledger_pb2.Posting) -> str:
+    """In units as they are priced: compute is counted in microseconds."""
+    if not posting.unit:
+        return ""
+    if posting.unit == price_pb2.PRICE_UNIT_COMPUTE_SECOND:
+        return plain(Decimal(posting.quantity) / _MICRO)
+    return f"{posting.quantity:,}"
 
 
 def _what(posting: ledger_pb2.Posting) -> str:

@@ -114,6 +114,8 @@ def summary(ready: Ready, order: UpOrder) -> list[str]:
     lines.append("next:")
     if address != _DEFAULT_EDGE:
         lines.append(f"  export INFERPLANE_ADDRESS={address}")
+    if authority := edge_tls().authority_beside:
+        lines.append(f"  export INFERPLANE_CA={shlex.quote(str(authority))}")
     lines += [
         "  inferplane models push NAME PATH      upload a model",
         "  inferplane deploy NAME@1              serve it",

@@ -27,6 +27,15 @@ def no_edge(address: str) -> UnavailableError:
     )
 
 
+def closes(address: str, why: str) -> UnavailableError:
+    """Connections end before anything was said, as they do where TLS is spoken and we spoke plain."""
+    return UnavailableError(
+        f"can't connect to {address}: {why}; if it speaks TLS: --address https://{address}",
+        reason=NO_EDGE,
+        metadata={"address": address},
+    )
+
+
 def not_trusted(address: str, why: str) -> UnavailableError:
     """No TLS came about."""
     return UnavailableError(

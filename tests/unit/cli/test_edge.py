@@ -110,7 +110,9 @@ def test_a_connection_that_breaks_is_not_refused() -> None:
     """Only a refused connection means that nothing listens."""
     text = "failed to connect to all addresses; last error: UNAVAILABLE: recvmsg:Connection reset"
     error = to_error(_rpc_error(grpc.StatusCode.UNAVAILABLE, text), "x:1")
-    assert error.message == "can't connect to x:1: UNAVAILABLE: recvmsg:Connection reset"
+    assert error.message == (
+        "can't connect to x:1: UNAVAILABLE: recvmsg:Connection reset; if it speaks TLS: --address https://x:1"
+    )
 
 
 def _list() -> Any:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.adapters import access, edge_target, http
+from services.cli.adapters import access, edge, edge_target, http
+from services.cli.adapters.accounts import list_projects
 from services.cli.domain.exit_code import UsageError
 from services.cli.domain.failures import NOT_TRUSTED
 from services.rpc.errors import InvalidArgumentError, UnavailableError
@@ -87,6 +88,13 @@ def test_an_edge_of_ones_own_authority(
         edge_target.context(target)
     with pytest.raises(UsageError):
         edge_target.open_channel(target)
+
+
+def test_tls_that_is_spoken_to_in_plain_text(served: tuple[str, MeshCertificates]) -> None:
+    """It ends the connection; how it is reached is said."""
+    address = served[0].removeprefix("https://")
+    with pytest.raises(UnavailableError, match=f"--address https://{address}"):
+        edge.call(address, list_projects)
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,25 @@ def test_postings_of_an_entry() -> None:
     what = "endpoint digits, digits@2, 4f"
     assert first == ["7", "", "usage", "projects/atlas/usage", "0.5", "5", "row", what]
     assert second == ["", "", "", "revenue/row", "-0.5", "", "", ""]
+
+
+def test_entries_of_the_ledger() -> None:
+    """Compute is shown in seconds as it is priced, and an entry without postings says what it is."""
+    posting = ledger_pb2.Posting(
+        account="projects/atlas/usage",
+        amount="0.01",
+        unit=price_pb2.PRICE_UNIT_COMPUTE_SECOND,
+        quantity=1_500_178,
+        endpoint="digits",
+    )
+    usage = ledger_pb2.LedgerEntry(name="ledgerEntries/7", postings=[posting])
+    (row,) = money_tables.entry_rows(usage)
+    assert row[3:] == [
+        "projects/atlas/usage",
+        "0.01",
+        "1.500178",
+        "compute-second",
+        "endpoint digits",
+    ]
+    price = ledger_pb2.LedgerEntry(name="ledgerEntries/8", reason="prices/6 request")
+    assert money_tables.entry_rows(price)[0][3:] == ["", "", "", "", "prices/6 request"]
