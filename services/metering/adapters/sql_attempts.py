@@ -6,6 +6,7 @@ for; and only for later attempts the plain rows are searched, by their time: att
 longest timeout.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,15 +15,29 @@ import sqlalchemy as sa
 
 from services.metering.adapters import sql_rows
 from services.metering.domain.attempts import Attempt, Loss, RowId, losses
-from services.metering.domain.usage import COLUMNS, Kind, Outcome, UsageBatch
+from services.metering.domain.usage import COLUMNS, ID_BYTES, Kind, Outcome, UsageBatch
 
-_AT_ONCE = 10_000  # parameters of a statement
-_SEARCHED_AT_ONCE = 300
 _BEFORE_NS = 3600 * 10**9  # the longest timeout of an endpoint
 _AFTER_NS = 10 * 10**9  # by which clocks of machines may differ
 _FIELDS = f"r.id, r.request_id, {', '.join(f'r.{name}' for name in COLUMNS)}, s.kind, p.row IS NULL"
 _JOINED = (
     "JOIN usage_subjects AS s ON s.id = r.subject LEFT JOIN usage_superseded AS p ON p.row = r.id"
+)
+# One statement for any number of ids, which come as one value: each connection keeps the statements that it has
+# prepared, and those of many lengths, with a parameter for each id, take tens of MiB.
+_ODD = (
+    "WITH RECURSIVE place(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM place WHERE n + 1 < ?1),"  # noqa: S608
+    f" wanted(id) AS (SELECT DISTINCT substr(?2, n * {ID_BYTES} + 1, {ID_BYTES}) FROM place)"
+    f" SELECT {_FIELDS} FROM wanted CROSS JOIN usage_rows AS r"
+    f" ON r.odd = 1 AND r.request_id = wanted.id {_JOINED}"
+)
+_PLAIN = (
+    "WITH RECURSIVE wanted(id, slot, last) AS ("  # noqa: S608
+    f"SELECT substr(?1, key * {ID_BYTES} + 1, {ID_BYTES}), json_extract(value, '$[0]'),"
+    " json_extract(value, '$[1]') FROM json_each(?2)"
+    " UNION ALL SELECT id, slot + 1, last FROM wanted WHERE slot < last)"
+    f" SELECT {_FIELDS} FROM wanted CROSS JOIN usage_rows AS r"
+    f" ON r.odd = 0 AND r.slot = wanted.slot AND r.request_id = wanted.id {_JOINED}"
 )
 _COUNT = len(COLUMNS)
 _PART, _ATTEMPT, _OUTCOME, _START, _DURATION = range(5)
@@ -74,16 +89,7 @@ def _read(found: Iterable[Sequence[Any]]) -> list[Attempt]:
 
 
 def _odd(connection: sa.Connection, ids: Sequence[bytes]) -> list[Attempt]:
-    found: list[Attempt] = []
-    for start in range(0, len(ids), _AT_ONCE):
-        some = tuple(ids[start : start + _AT_ONCE])
-        marks = ", ".join("?" * len(some))
-        statement = (
-            f"SELECT {_FIELDS} FROM usage_rows AS r {_JOINED}"  # noqa: S608 - names of ours
-            f" WHERE r.odd = 1 AND r.request_id IN ({marks})"
-        )
-        found += _read(connection.exec_driver_sql(statement, some))
-    return found
+    return _read(connection.exec_driver_sql(_ODD, (len(ids), b"".join(ids)))) if ids else []
 
 
 def _plain(connection: sa.Connection, known: Sequence[Attempt]) -> list[Attempt]:
@@ -92,24 +98,11 @@ def _plain(connection: sa.Connection, known: Sequence[Attempt]) -> list[Attempt]
     for attempt in known:
         low, high = spans.get(attempt.key[0], (attempt.start_ns, attempt.start_ns))
         spans[attempt.key[0]] = min(low, attempt.start_ns), max(high, attempt.start_ns)
-    searched = [
+    slots = [
         (
-            request_id,
             max(low - _BEFORE_NS, 0) >> sql_rows.SLOT_BITS,
             (max(low, min(high, low + _BEFORE_NS)) + _AFTER_NS) >> sql_rows.SLOT_BITS,
         )
-        for request_id, (low, high) in spans.items()
+        for low, high in spans.values()
     ]
-    found: list[Attempt] = []
-    for start in range(0, len(searched), _SEARCHED_AT_ONCE):
-        some = searched[start : start + _SEARCHED_AT_ONCE]
-        marks = ", ".join(["(?, ?, ?)"] * len(some))
-        statement = (
-            f"WITH RECURSIVE wanted(id, slot, last) AS (VALUES {marks} UNION ALL"  # noqa: S608
-            " SELECT id, slot + 1, last FROM wanted WHERE slot < last)"
-            f" SELECT {_FIELDS} FROM wanted CROSS JOIN usage_rows AS r"
-            f" ON r.odd = 0 AND r.slot = wanted.slot AND r.request_id = wanted.id {_JOINED}"
-        )
-        values = tuple(value for one in some for value in one)
-        found += _read(connection.exec_driver_sql(statement, values))
-    return found
+    return _read(connection.exec_driver_sql(_PLAIN, (b"".join(spans), json.dumps(slots))))

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import event
 
+from services.metering.adapters.database import Database
+from services.metering.adapters.sql_usage import SqlUsage
 from services.metering.domain.charge import Tariff
 from services.metering.domain.money import ONE
+from services.metering.domain.price import PriceBook
 from services.metering.domain.unit import Unit
 from services.metering.domain.usage import Kind, Outcome
 from services.metering.drivers.ledger import Change, Ledger
@@ -21,7 +25,9 @@ from services.rpc.errors import (
     NotFoundError,
 )
 from services.rpc.names import ProjectName
+from services.rpc.sqlite import open_engine
 from tests.contract.metering.ledger_world import CHARGED, KNOWN, LedgerWorld, new_ledger, opened
+from tests.manual_clock import ManualClock
 from tests.metering_usage import PROJECT, START_NS, Told, batch_of, request_id
 
 ACME = ProjectName("acme")
@@ -262,3 +268,24 @@ async def test_the_revision_of_prices_is_that_of_what_counts(world: LedgerWorld)
     assert world.prices.rates("acme", "smol", "1").output_token == 2 * ONE
     assert len(set(seen)) == 3
     assert world.prices.revision == seen[-1]
+
+
+async def test_batches_of_any_length_are_the_same_statements(tmp_path: Path) -> None:
+    """A connection keeps the statements it has prepared, so they must not be others for each length."""
+    engine = open_engine(new_ledger(tmp_path))
+    seen: set[str] = set()
+
+    @event.listens_for(engine.sync_engine, "before_cursor_execute")
+    def asked(*told: object) -> None:
+        seen.add(str(told[2]))
+
+    usage, first, few = SqlUsage(Database(engine), ManualClock()), 0, 0
+    for length in (2, 2, 3, 50, 400):
+        told = [
+            Told(request=first + n, subject=replace(PROJECT, project=f"p{first + n}"), attempt=2)
+            for n in range(length)
+        ]
+        await usage.record(batch_of(told, first=first), lambda: Tariff(PriceBook(()), CHARGED))
+        first, few = first + length, few or len(seen)
+    assert len(seen) == few
+    await engine.dispose()
