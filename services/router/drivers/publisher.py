@@ -68,7 +68,11 @@ class Publisher:
         self.metering_connected = False
 
     async def run(self) -> None:
-        """Publish after every change, for ever."""
+        """Publish after every change, for ever.
+
+        Half of the time is for hearing: changes that come faster than they can be published are published together,
+        so that a revocation never waits behind ten thousand of them.
+        """
         while True:
             try:
                 async with asyncio.timeout(self._until_next_change()):
@@ -76,7 +80,9 @@ class Publisher:
             except TimeoutError:
                 pass  # a kept worker's lease has ended, or the first picture has settled
             self._changed.clear()
+            began = self._clock.monotonic()
             self._publish()
+            await asyncio.sleep(self._clock.monotonic() - began)
 
     def _until_next_change(self) -> float | None:
         """Seconds until something changes without being heard; None: nothing does."""

@@ -1,7 +1,7 @@
 """The publisher: half a world is not published, a bad picture is refused, leases end by the clock."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -38,8 +38,12 @@ class SmallBuilder:
     """One cluster with the workers' addresses as its content, and a filter with the policy."""
 
     dangling: bool = False
+    takes: Callable[[], None] = field(default=lambda: None)
+    built: int = 0
 
     def build(self, topology: Topology, policy: Policy | None) -> Iterable[Resource]:
+        self.built += 1
+        self.takes()
         references = [Reference(Kind.ASSIGNMENT, "gone")] if self.dangling else []
         yield Resource.of(Kind.CLUSTER, "c", repr(topology.addresses).encode(), references)
         if policy is not None:
@@ -191,6 +195,25 @@ async def test_a_revocation_waits_for_no_endpoint(bench: Bench) -> None:
     assert now is not None
     assert now.topology is good.topology
     assert "champion" in bench.publisher.refused
+
+
+async def test_what_comes_faster_than_it_is_published_is_published_together(bench: Bench) -> None:
+    """Changes that stream in while publications take long don't wait in line, one publication each."""
+    bench.publisher.hear_registry(SYNCED)
+    bench.publisher.hear_discovery([WORKER])
+    bench.publisher.hear_policy(PolicyUpdate(changes=(), synced=True, restart=True))
+    await bench.turn()
+
+    def take_long() -> None:
+        bench.clock.now += 0.05
+
+    bench.builder.takes = take_long
+    before = bench.builder.built
+    for number in range(200):
+        change = RevocationChange(f"projects/p/keys/k{number}", revoked=True)
+        bench.publisher.hear_policy(PolicyUpdate(changes=(change,), synced=True))
+        await bench.turn()
+    assert 0 < bench.builder.built - before < 100
 
 
 async def test_publish_time_is_that_of_the_snapshot(bench: Bench) -> None:
