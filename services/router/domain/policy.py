@@ -151,19 +151,30 @@ class PolicyBook:
     def __init__(self) -> None:
         self._facts = _Facts()
         self._arriving: _Facts | None = None
-        self.current: Policy | None = None  # None: nothing complete was heard yet
+        self._current: Policy | None = None
+        self._is_newer = False  # than the picture of it
+
+    @property
+    def current(self) -> Policy | None:
+        """None: nothing complete was heard yet. Drawn when it is asked for: thousands of changes may come before."""
+        self._draw()
+        return self._current
 
     def apply(self, update: PolicyUpdate) -> bool:
         """Take a message; whether `current` may have changed."""
         if update.restart:
             self._arriving = _Facts()
         place = self._facts if self._arriving is None else self._arriving
-        place.apply(update.changes)
         if not update.synced:
-            return False
-        self._facts, self._arriving = place, None
-        self.current = place.picture()
-        return True
+            self._draw()  # before half of a change is in it
+        place.apply(update.changes)
+        if update.synced:
+            self._facts, self._arriving, self._is_newer = place, None, True
+        return update.synced
+
+    def _draw(self) -> None:
+        if self._is_newer:
+            self._current, self._is_newer = self._facts.picture(), False
 
 
 def _put(values: dict[str, _T], name: str, value: _T | None) -> None:

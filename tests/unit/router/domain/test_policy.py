@@ -104,3 +104,16 @@ def test_what_did_not_change_is_the_same_object() -> None:
     assert after.revoked_keys == ("one",)
     assert after.limits is before.limits
     assert after.signing_keys is before.signing_keys
+
+
+def test_the_picture_is_never_of_half_a_change() -> None:
+    """A picture that nobody asked for before the first half came is the one before it."""
+    made = book(RevocationChange("projects/p/keys/a", revoked=True))
+    half = PolicyUpdate(
+        changes=(RevocationChange("projects/p/keys/b", revoked=True),), synced=False
+    )
+    assert not made.apply(half)
+    assert made.current is not None
+    assert made.current.revoked_keys == ("a",)
+    assert made.apply(PolicyUpdate(changes=(), synced=True))
+    assert made.current.revoked_keys == ("a", "b")
