@@ -80,7 +80,12 @@ async def accounting(
     )
     limits = JournalLimits(log_bytes=config.usage_outbox_bytes)
     outboxes = Outboxes(config.state_dir / "usage", limits, config.usage_fsync)
-    outbox = outboxes.own()
+    try:
+        outbox = outboxes.own()
+    except OSError as error:
+        # What is computed must be counted: without a place for that nothing is; whoever started us tries again.
+        _log.error("usage can't be counted: no outbox", folder=config.state_dir, reason=str(error))
+        raise
     sender = UsageSender(MeteringUsage(connected, name.worker, config.pool, scores))
     UsageMetrics(outbox.journal, sender, prometheus_client.REGISTRY)
     allowances = Allowances(SystemClock(), config.budget_failure)

@@ -20,6 +20,8 @@ _TYPES = {
 }
 _EXACT = Context(prec=60)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# A spreadsheet takes what begins so for a formula (CWE-1236); with an apostrophe before it, for text.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def open_table(columns: Sequence[TableColumn], kind: Format) -> "CsvTable | ParquetTable":
@@ -28,7 +30,7 @@ def open_table(columns: Sequence[TableColumn], kind: Format) -> "CsvTable | Parq
 
 
 class CsvTable:
-    """A TableWriter: RFC 4180, decimals as plain digits, times as RFC 3339."""
+    """A TableWriter: RFC 4180, decimals as plain digits, times as RFC 3339, no text that is a formula."""
 
     def __init__(self, columns: Sequence[TableColumn]) -> None:
         self._writes = [_TEXTS[column.holds] for column in columns]
@@ -57,6 +59,11 @@ class CsvTable:
         return piece.encode()
 
 
+def _text(value: object) -> str:
+    text = str(value)
+    return f"'{text}" if text.startswith(_FORMULAS) else text
+
+
 def _amount(value: object) -> str:
     assert isinstance(value, int)
     return format_amount(value)
@@ -68,7 +75,7 @@ def _time(value: object) -> str:
 
 
 _TEXTS: Mapping[Holds, Callable[[object], str]] = {
-    Holds.TEXT: str,
+    Holds.TEXT: _text,
     Holds.INTEGER: str,
     Holds.DECIMAL: _amount,
     Holds.TIME: _time,

@@ -19,6 +19,7 @@ _log = structlog.get_logger(__name__)
 
 _LOCK, _SOURCE = "lock", "source.json"
 _REFUSED = "refused-"
+_DAMAGED = ".damaged-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +48,17 @@ class Outbox:
         # It gets its name once it is locked: nobody takes over one that is being made.
         folder, hidden = self.folder, self.folder.with_name(f".{self.folder.name}")
         hidden.mkdir(mode=0o700, parents=True)
-        self._lock = FileLock(hidden / _LOCK)
-        self._lock.try_alone()
         self.folder = hidden
-        self._name(_Source(secrets.token_hex(16), 0, boot_id()))
-        hidden.rename(folder)
-        self.folder = folder
-        self.journal.create()
+        try:
+            self._lock = FileLock(hidden / _LOCK)
+            self._lock.try_alone()
+            self._name(_Source(secrets.token_hex(16), 0, boot_id()))
+            hidden.rename(folder)
+            self.folder = folder
+            self.journal.create()
+        except OSError:  # a full disk: what there is of it would only make that worse
+            self.remove()
+            raise
 
     def take_over(self) -> int | None:
         """What a process left that died; how many requests it had open. None: it lives, or another took it.
@@ -115,6 +120,11 @@ class Outbox:
         subjects = {str(number): subject for number, subject in rows.subjects.items()}
         kept.with_suffix(".json").write_bytes(orjson.dumps(subjects))
         kept.with_suffix(".rows").write_bytes(rows.rows.tobytes())
+
+    def put_away(self) -> None:
+        """Keep for people what can't be read at all: nobody looks at it again. Raises OSError."""
+        self.let_go()
+        self.folder.rename(self.folder.with_name(f"{_DAMAGED}{self.folder.name}"))
 
     def let_go(self) -> None:
         """What could not be taken over: others may try."""
@@ -182,10 +192,26 @@ class Outboxes:
         name = outbox.folder.name
         try:
             aborted = outbox.take_over()
-        except (OSError, ValueError, TypeError) as error:  # it may work the next time, or elsewhere
+        except OSError as error:  # it may work the next time, or elsewhere
             outbox.let_go()
             _log.error("an outbox can't be taken over", outbox=name, reason=str(error))
             return False
+        except (ValueError, TypeError) as error:
+            return self._put_away(outbox, error)
         if aborted is not None:
             _log.warning("took over an outbox", outbox=name, aborted=aborted)
         return aborted is not None
+
+    def _put_away(self, outbox: Outbox, error: Exception) -> bool:
+        name = outbox.folder.name
+        try:
+            outbox.put_away()
+        except OSError as problem:  # the next look meets it again
+            _log.error("a damaged outbox can't be put away", outbox=name, reason=str(problem))
+        else:
+            _log.error(
+                "an outbox is damaged and was put away: what it holds is not counted",
+                outbox=f"{_DAMAGED}{name}",
+                reason=str(error),
+            )
+        return False

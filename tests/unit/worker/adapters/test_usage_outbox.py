@@ -1,5 +1,6 @@
 """Outboxes of a machine's workers: whoever finds one whose worker died sends what is left, once."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,36 @@ async def test_an_outbox_that_is_being_made_is_nobody_elses(
     begin(mine.journal, 1)
     assert looks == [[], []]
     mine.leave()
+
+
+async def test_an_outbox_that_cannot_be_made_leaves_nothing(
+    outboxes: Outboxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk each try would make it fuller."""
+
+    def full(_: FileJournal) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileJournal, "create", full)
+        with pytest.raises(OSError, match="No space left"):
+            outboxes.own()
+    assert not list((tmp_path / "usage").iterdir())
+    assert outboxes.own().source  # there is room again
+
+
+@pytest.mark.parametrize("said", [b"", b"{", b"[]", b'{"source": "s", "unknown": 1}'])
+async def test_an_outbox_whose_name_is_damaged_is_put_away(
+    outboxes: Outboxes, tmp_path: Path, said: bytes
+) -> None:
+    """It is kept for people, and looked at once."""
+    mine = outboxes.own()
+    begin(mine.journal, 1)
+    mine.leave()
+    (mine.folder / "source.json").write_bytes(said)
+    other = Outboxes(tmp_path / "usage", SMALL, "interval")
+    assert other.dead() == []
+    (kept,) = (tmp_path / "usage").iterdir()
+    assert kept.name == f".damaged-{mine.folder.name}"
+    assert (kept / "open.table").exists()
+    assert other.dead() == []
