@@ -328,8 +328,13 @@ def test_live_status_ends_by_ctrl_c(shared: RunningMesh) -> None:
     """On a terminal `status` refreshes until Ctrl-C, then gives the screen back; exit code 130."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "services.cli", "status", "--address", shared.address]
+    environment = {**os.environ, "INFERPLANE_STATE_DIR": str(shared.state.path)}  # and so its key
     with subprocess.Popen(
-        [*command, "--interval", "0.1"], stdin=theirs, stdout=theirs, stderr=theirs
+        [*command, "--interval", "0.1"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
     ) as status:
         os.close(theirs)
         shown = b""

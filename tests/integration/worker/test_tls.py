@@ -88,10 +88,15 @@ async def test_a_stream_outlives_new_certificates(behind: Behind) -> None:
     request = service.GenerateStreamRequest(
         model_name="smol", prompt=generation.Prompt(text="hi"), sampling=_asking(400).sampling
     )
+    text, runner = "", behind.worker.runner
+    began = runner.steps
+    hold.clear()  # the stream has begun, and its first token is on the way all the time
     async with behind.channel("edge") as channel:
-        stream: Any = GenerationServiceStub(channel).GenerateStream(request, timeout=120)
-        text = "".join(piece.text for piece in (await stream.read()).pieces)
-        hold.clear()
+        stream: Any = GenerationServiceStub(channel).GenerateStream(request, timeout=240)
+        first = asyncio.ensure_future(stream.read())
+        async with asyncio.timeout(60):
+            while runner.steps == began:  # noqa: ASYNC110 - a thread counts them
+                await asyncio.sleep(0.005)
         for act in (
             lambda: authority.renew(ca.now()),
             lambda: authority.add_key(10, None, ca.now()),
@@ -103,10 +108,12 @@ async def test_a_stream_outlives_new_certificates(behind: Behind) -> None:
                 await health_pb2_grpc.HealthStub(fresh).Check(
                     health_pb2.HealthCheckRequest(), metadata=_IDENTITY, timeout=60
                 )
-        assert behind.worker.runner.steps < 400
+        assert runner.steps == began + 1
         hold.set()
-        while (message := await stream.read()) is not grpc.aio.EOF:
+        message = await first
+        while message is not grpc.aio.EOF:
             text += "".join(piece.text for piece in message.pieces)
+            message = await stream.read()
     assert text == text_of(continued(b"hi", 400))
     after = await asyncio.to_thread(behind.serial)
     assert before != after == behind.certificates.record("own").serial

@@ -45,7 +45,7 @@ def test_commands_are_those_promised() -> None:
         "models push", "models pull", "models list", "models get", "models delete",
         "aliases set", "aliases list", "aliases delete", "traffic set",
         "projects create", "projects list", "projects get", "projects update",
-        "keys create", "keys list", "keys rotate", "keys revoke", "keys rotate-signing",
+        "keys create", "keys list", "keys get", "keys update", "keys rotate", "keys revoke", "keys rotate-signing",
         "limits set", "limits get",
         "ca init", "ca issue", "ca list", "ca renew", "ca rotate", "ca show",
         "budget set", "budget list", "budget get", "budget delete",

@@ -82,7 +82,7 @@ class ScriptedRunner:
         if self.on_step is not None:
             self.on_step(step)
         if self.hold is not None:
-            assert self.hold.wait(30), "held for ever"
+            assert self.hold.wait(120), "held for ever"
         self._check(step)
         if self.steps in self.fail_steps:
             raise InternalError("the script says that this step fails")
