@@ -143,11 +143,32 @@ class FastAnswers:
 
     def answered(self, batch: Sequence[Waiting], outputs: Outputs, run: RunShare) -> None:
         """Write the answers of a batch."""
+        arrivals: list[float] = []
+        counted: list[AnsweredCall] = []
+        try:
+            self._answer_all(batch, outputs, run, (arrivals, counted))
+        finally:  # what was answered before a failure has ended, too
+            if arrivals:
+                now = time.monotonic()
+                self.version.end_many(arrivals, now)
+                if counted:  # before the answers leave: they wait until the whole batch is written
+                    usage = self.version.usage
+                    assert isinstance(usage, VersionUsage)
+                    usage.journal.end_calls(counted, run, now)
+
+    def _answer_all(
+        self,
+        batch: Sequence[Waiting],
+        outputs: Outputs,
+        run: RunShare,
+        ended: tuple[list[float], list[AnsweredCall]],
+    ) -> None:
+        """Answer all; `ended` takes when they arrived, and what is to be counted of them."""
+        arrivals, counted = ended
         blobs = {name: array.tobytes() for name, array in outputs.items()}
         last: Form | None = None
         answer: AnswerForm | None = None
-        row, arrivals = 0, []
-        counted: list[AnsweredCall] = []
+        row = 0
         for waiting in batch:
             formed, rows = waiting.caller, waiting.terms.rows
             if formed is not None:
@@ -173,13 +194,6 @@ class FastAnswers:
                         formed.settle(run.of(rows))
                         call.reply(framed[PREFIX_BYTES:], formed.headers())
             row += rows
-        if arrivals:
-            now = time.monotonic()
-            self.version.end_many(arrivals, now)
-            if counted:  # before the answers leave: they wait until the whole batch is written
-                usage = self.version.usage
-                assert isinstance(usage, VersionUsage)
-                usage.journal.end_calls(counted, run, now)
 
     def ended(self, waiting: Waiting, answer: Answer) -> None:
         """Write one that ended by itself."""
