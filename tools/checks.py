@@ -138,7 +138,7 @@ def run_tests(root: Path) -> bool:
     if any(code not in {0, second_run.FAILED} for code in codes):
         return False
     failed = [test for run in runs for test in run.failed()]
-    if second_run.deserves_another(failed):
+    if second_run.deserves_another(failed, _COMPUTING_TESTS):
         return second_run.passes(root, failed)
     return not any(codes)
 

@@ -9,6 +9,7 @@ import pytest
 from tools import second_run
 from tools.second_run import FirstRun
 
+_COMPUTING = ("tests/unit", "tests/contract")
 _UNSTEADY = """
 from pathlib import Path
 def test_it():
@@ -42,7 +43,7 @@ def test_an_accident_passes_and_is_named(root: Path, capsys: pytest.CaptureFixtu
     """What fails once and then no more counts as passed, and its name is printed."""
     failed = _failed(root, "tests/integration/test_unsteady.py")
     assert failed == ["tests/integration/test_unsteady.py::test_it"]
-    assert second_run.deserves_another(failed)
+    assert second_run.deserves_another(failed, _COMPUTING)
     assert second_run.passes(root, failed)
     assert f"UNSTEADY, passed only when run again: {failed[0]}" in capsys.readouterr().out
 
@@ -50,7 +51,7 @@ def test_an_accident_passes_and_is_named(root: Path, capsys: pytest.CaptureFixtu
 def test_a_defect_fails_again(root: Path) -> None:
     """What fails every time has failed."""
     failed = _failed(root, "tests/integration/test_broken.py")
-    assert second_run.deserves_another(failed)
+    assert second_run.deserves_another(failed, _COMPUTING)
     assert not second_run.passes(root, failed)
 
 
@@ -67,7 +68,7 @@ def test_a_defect_fails_again(root: Path) -> None:
 )
 def test_no_second_run(failed: list[str]) -> None:
     """Many failures, or one of a test that only computes, are no accident."""
-    assert not second_run.deserves_another(failed)
+    assert not second_run.deserves_another(failed, _COMPUTING)
 
 
 def test_failures_of_another_run_are_forgotten(root: Path) -> None:
