@@ -215,8 +215,12 @@ class Batcher:
         if isinstance(error, Exception):
             self._fail(error)
             return
-        self._finish(taken, running.result(), started)
-        self._step()
+        try:
+            self._finish(taken, running.result(), started)
+        except Exception as failure:  # noqa: BLE001 - as in `_step`
+            self._fail(failure)
+        else:
+            self._step()
 
     def _finish(self, taken: Taken, ran: Ran, started: float) -> None:
         self._runs.discard(taken)

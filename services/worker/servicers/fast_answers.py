@@ -147,6 +147,8 @@ class FastAnswers:
         counted: list[AnsweredCall] = []
         try:
             self._answer_all(batch, outputs, run, (arrivals, counted))
+        except Exception as error:  # noqa: BLE001 - as in the interceptor, which grpcio's calls pass
+            self._fail_all(batch, known(error, _METHOD))
         finally:  # what was answered before a failure has ended, too
             if arrivals:
                 now = time.monotonic()
@@ -194,6 +196,14 @@ class FastAnswers:
                         formed.settle(run.of(rows))
                         call.reply(framed[PREFIX_BYTES:], formed.headers())
             row += rows
+
+    @staticmethod
+    def _fail_all(batch: Sequence[Waiting], error: InferplaneError) -> None:
+        """What is left of a batch in whose midst something failed."""
+        for waiting in batch:
+            formed, waiting.caller = waiting.caller, None
+            if formed is not None:
+                formed.fail(error, waiting.use)
 
     def ended(self, waiting: Waiting, answer: Answer) -> None:
         """Write one that ended by itself."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.rpc.errors import CancelledError, ResourceExhaustedError, UnavailableError
+from services.rpc.errors import CancelledError, InternalError, ResourceExhaustedError, UnavailableError
 from services.worker.domain.caller import Caller
 from services.worker.domain.usage_row import Outcome
 from services.worker.drivers.tab import CallMark
@@ -66,6 +66,30 @@ async def test_errors_of_the_model_are_counted() -> None:
         await called(made, 4, k=-1)
     counting.check()
     assert counting.rows.outcomes == [Outcome.FAILED] * 4
+
+
+class Broken(Headed):
+    """A call whose first answer can't be written."""
+
+    def reply(self, message: bytes, initial: object = (), trailing: object = ()) -> None:
+        self.on_gone = None
+        raise RuntimeError("this answer can't be written")
+
+
+async def test_a_failure_amid_a_batch() -> None:
+    """What was answered before it has ended well and the others have failed; nothing stays open."""
+    counting = Counting()
+    async with counted(counting) as made:
+        await called(made, 3)
+        first, broken, after = Headed(), Broken(), Headed()
+        for call in (first, broken, after):
+            made.inference.begin(call, request().SerializeToString())
+        await all_ended([first, after])
+        made.check_idle()
+    counting.check()
+    assert isinstance(first.told[0], bytes)
+    assert isinstance(after.told[0], InternalError)
+    assert sorted(counting.rows.outcomes[3:]) == [Outcome.OK, Outcome.OK, Outcome.FAILED]
 
 
 @pytest.mark.parametrize("before", [0, 3], ids=["unknown form", "known form"])
