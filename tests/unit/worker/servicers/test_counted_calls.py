@@ -7,7 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from services.rpc.errors import CancelledError, InternalError, ResourceExhaustedError, UnavailableError
+from services.rpc.errors import (
+    CancelledError,
+    InternalError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
 from services.worker.domain.caller import Caller
 from services.worker.domain.usage_row import Outcome
 from services.worker.drivers.tab import CallMark
