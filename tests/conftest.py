@@ -5,6 +5,10 @@
 
 from hypothesis import HealthCheck, settings
 
+from tests.postgres import own_postgres, postgres_databases, postgres_url
+
+__all__ = ["own_postgres", "postgres_databases", "postgres_url"]  # fixtures for all tests
+
 _SLOW = (HealthCheck.too_slow,)
 
 settings.register_profile(
