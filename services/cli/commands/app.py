@@ -10,6 +10,7 @@ from services.cli.commands import (
     about,
     alerts,
     aliases,
+    backup,
     budgets,
     ca,
     captures,
@@ -47,6 +48,7 @@ app.add_typer(models.app, name="models", rich_help_panel=SERVE_PANEL)
 app.add_typer(aliases.app, name="aliases", rich_help_panel=SERVE_PANEL)
 app.add_typer(endpoints.app, name="endpoints", rich_help_panel=SERVE_PANEL)
 app.add_typer(ca.app, name="ca", rich_help_panel=RUN_PANEL)
+app.add_typer(backup.app, name="backup", rich_help_panel=RUN_PANEL)
 app.add_typer(serving.traffic, name="traffic", rich_help_panel=SERVE_PANEL)
 for group, name in (
     (projects.app, "projects"),

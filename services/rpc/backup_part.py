@@ -1,0 +1,147 @@
+"""One service's part of a backup, as a program that the command line starts: its words, its answer as JSON."""
+
+import argparse
+import errno
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from platformdirs import user_state_path
+from pydantic import Field
+
+from services.rpc.errors import (
+    FailedPreconditionError,
+    InferplaneError,
+    InternalError,
+    ResourceExhaustedError,
+)
+from services.rpc.settings import Settings, SettingsError
+
+MANIFEST = "manifest.json"
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class StoreSettings(Settings):
+    """Where a service's store is; the same variables that the service itself reads."""
+
+    state_dir: Path = Field(default_factory=lambda: user_state_path("inferplane"))
+    store_url: str = ""  # empty: SQLite in state_dir
+    store_password_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackupPlace:
+    """Where one backup is; nobody else uses `folder` meanwhile."""
+
+    folder: Path  # its own
+    artifacts: Path  # contents by digest, which all backups of a repository share
+
+    @property
+    def secrets(self) -> Path:
+        """Its folder of secrets; there is none if they are left out."""
+        return self.folder / "secrets"
+
+
+class BackupPart(Protocol):
+    """What a service does of a backup. Blocks."""
+
+    def create(self, place: BackupPlace) -> Mapping[str, Any]:
+        """Put copies there, and contents that are not there yet; what the manifest says of it."""
+        ...
+
+    def verify(self, place: BackupPlace, told: Mapping[str, Any]) -> Sequence[str]:
+        """Everything that is not as `told`, or doesn't add up."""
+        ...
+
+    def require_empty(self) -> None:
+        """FailedPreconditionError if a restore would write over anything."""
+        ...
+
+    def restore(self, place: BackupPlace) -> Sequence[str]:
+        """Put everything where the service has it; what the operator should know."""
+        ...
+
+
+def store_place(settings: StoreSettings, file: Path) -> tuple[Path | None, sa.URL | None]:
+    """SQLite's file, or else Postgres's address with its password. SettingsError.
+
+    Args:
+        settings: say which of them.
+        file: SQLite's, unless the settings name another.
+    """
+    text = settings.store_url
+    if not text:
+        return file, None
+    try:
+        url = sa.make_url(text)
+    except sa.exc.ArgumentError:
+        url = sa.URL.create("none")
+    if url.get_backend_name() == "sqlite" and url.database:
+        return Path(url.database).absolute(), None
+    if url.get_backend_name() != "postgresql":
+        raise SettingsError(
+            f"INFERPLANE_STORE_URL={text!r}: allowed: sqlite:///path or postgresql://user@host:port/database"
+        )
+    if settings.store_password_file is not None:
+        url = url.set(password=settings.store_password_file.read_text().strip())
+    return None, url.set(drivername="postgresql+psycopg")
+
+
+def run(service: str, part: Callable[[], BackupPart], arguments: Sequence[str]) -> int:
+    """Do one act, and write what came of it to standard output; returns the exit code."""
+    parser = argparse.ArgumentParser(prog=f"services.{service}.backup")
+    parser.add_argument("act", choices=("create", "verify", "require-empty", "restore"))
+    parser.add_argument("folder", type=Path, help="the one backup")
+    parser.add_argument("artifacts", type=Path, help="contents that all backups share")
+    given = parser.parse_args(arguments)
+    try:
+        answer = {"done": _act(service, part(), given)}
+    except InferplaneError as error:
+        answer = {"error": _told(error)}
+    except SettingsError as error:
+        answer = {"error": _told(FailedPreconditionError(str(error), reason="BAD_SETTING"))}
+    except KeyboardInterrupt:  # whoever started it is interrupted too, and tells
+        return 130
+    except OSError as error:
+        answer = {"error": _told(_of_system(error))}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0 if "done" in answer else 1
+
+
+def _act(service: str, part: BackupPart, given: argparse.Namespace) -> Any:
+    place = BackupPlace(given.folder.absolute(), given.artifacts.absolute())
+    if given.act == "create":
+        return part.create(place)
+    if given.act == "verify":
+        told = json.loads((place.folder / MANIFEST).read_text())["parts"][service]
+        return list(part.verify(place, told))
+    if given.act == "restore":
+        return list(part.restore(place))
+    part.require_empty()
+    return None
+
+
+def _told(error: InferplaneError) -> dict[str, Any]:
+    return {
+        "kind": error.kind.value,
+        "reason": error.reason,
+        "message": error.message,
+        "metadata": error.metadata,
+    }
+
+
+def _of_system(error: OSError) -> InferplaneError:
+    if error.errno in _FULL:
+        return ResourceExhaustedError(
+            f"no room for {error.filename or 'the backup'}: {error.strerror}", reason="DISK_FULL"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR):
+        return FailedPreconditionError(
+            f"{error.filename}: {error.strerror}", reason="FILE_UNUSABLE"
+        )
+    return InternalError(f"{error.filename or 'a file'}: {error.strerror or error}")
