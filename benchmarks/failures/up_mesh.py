@@ -1,0 +1,91 @@
+"""A whole `up` with the load's models on it, and what may be done to its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from benchmarks.failures.accounts import open_project
+from benchmarks.failures.calls import FACTOR, TENSOR_ENDPOINT, TEXT_ENDPOINT
+from tests.e2e.mesh import Mesh, eventually, running
+from tests.models import good
+from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
+
+WORKERS = 2
+SECONDS = 120.0  # until something is as it was
+VERSIONS = tuple(f"models/{name}/versions/1" for name in (TENSOR_ENDPOINT, TEXT_ENDPOINT))
+
+
+@dataclass(frozen=True, slots=True)
+class UpMesh:
+    """The mesh, and the key of the load's project."""
+
+    mesh: Mesh
+    token: str
+
+    @property
+    def address(self) -> str:
+        return self.mesh.address
+
+    def one(self, program: str) -> psutil.Process:
+        """A process of a service, or Envoy's."""
+        eventually(lambda: bool(self._all(program)), seconds=SECONDS, what=f"{program} runs")
+        return self._all(program)[0]
+
+    def _all(self, program: str) -> list[psutil.Process]:
+        return self.mesh.processes("envoy" if program == "envoy" else f"services.{program}")
+
+    def kill(self, *programs: str) -> None:
+        """`kill -9` of one process of each, and wait until all is as it was."""
+        victims = [(program, self.one(program)) for program in programs]
+        for _, victim in victims:
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()
+        for program, victim in victims:
+            self.back(program, victim.pid)
+
+    def back(self, program: str, gone: int) -> None:
+        """Wait until another process is in the place of the one that has gone, and all is well."""
+        count = WORKERS if program == "worker" else 1
+
+        def there() -> bool:
+            pids = {process.pid for process in self._all(program)}
+            return len(pids) == count and gone not in pids
+
+        eventually(there, seconds=SECONDS, what=f"another {program}")
+        self.well()
+
+    def well(self) -> None:
+        """Wait until the edge sends calls to all workers, and all services answer behind it."""
+        eventually(self._is_well, seconds=SECONDS, what="all is well")
+
+    def _is_well(self) -> bool:
+        with suppress(OSError, ValueError):  # Envoy is away
+            if any(self.mesh.well(version) != WORKERS for version in VERSIONS):
+                return False
+            asked = (("endpoints", "list"), ("projects", "list"), ("status", "--once"))
+            return all(not self.mesh.cli(*words, check=False).returncode for words in asked)
+        return False
+
+
+@contextmanager
+def up(folder: Path) -> Iterator[UpMesh]:
+    """The mesh; everything well."""
+    with running(folder / "state", workers=WORKERS) as mesh:
+        deploy(mesh, folder)
+        made = UpMesh(mesh, open_project(mesh.cli))
+        made.well()
+        yield made
+
+
+def deploy(mesh: Mesh, folder: Path) -> None:
+    """Both models of the load."""
+    (folder / "affine.onnx").write_bytes(good.affine(FACTOR))
+    write_tiny(folder / "tiny.gguf", Tiny(context=1024))
+    for name, file in ((TENSOR_ENDPOINT, "affine.onnx"), (TEXT_ENDPOINT, "tiny.gguf")):
+        mesh.cli("models", "push", name, str(folder / file))
+        mesh.cli("deploy", f"{name}@1")
