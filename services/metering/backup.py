@@ -38,11 +38,11 @@ class MeteringPart:
         """Assign only."""
         self._state = settings.state_dir.absolute()
         self._folder = self._state / "metering"
-        file, url = store_place(settings, self._folder / _DATABASE)
+        file, target = store_place(settings, "metering", self._folder / _DATABASE)
         self._store = StoreCopy(
             service="metering",
             file=file,
-            url=url,
+            target=target,
             metadata=metadata,
             migrate=migrate,
             telling=["projects", "ledger_entries"],

@@ -36,13 +36,13 @@ class RegistryPart:
     def __init__(self, settings: StoreSettings) -> None:
         """Assign only."""
         base = settings.state_dir.absolute() / "registry" / _DATABASE
-        file, url = store_place(settings, base)
+        file, target = store_place(settings, "registry", base)
         self._base = file or base
         self._blobs = self._base.with_suffix(".blobs")
         self._store = StoreCopy(
             service="registry",
             file=file,
-            url=url,
+            target=target,
             metadata=metadata,
             migrate=migrate,
             telling=["resources"],

@@ -19,6 +19,7 @@ from services.rpc.errors import (
     InternalError,
     ResourceExhaustedError,
 )
+from services.rpc.postgres import Target, target
 from services.rpc.settings import Settings, SettingsError
 
 MANIFEST = "manifest.json"
@@ -67,29 +68,31 @@ class BackupPart(Protocol):
         ...
 
 
-def store_place(settings: StoreSettings, file: Path) -> tuple[Path | None, sa.URL | None]:
-    """SQLite's file, or else Postgres's address with its password. SettingsError.
+def store_place(
+    settings: StoreSettings, service: str, file: Path
+) -> tuple[Path | None, Target | None]:
+    """SQLite's file, or else the database of Postgres. SettingsError.
 
     Args:
         settings: say which of them.
+        service: whose it is.
         file: SQLite's, unless the settings name another.
     """
     text = settings.store_url
     if not text:
         return file, None
+    found = target(text, settings.store_password_file, service)
+    if found is not None:
+        return None, found
     try:
         url = sa.make_url(text)
     except sa.exc.ArgumentError:
         url = sa.URL.create("none")
     if url.get_backend_name() == "sqlite" and url.database:
         return Path(url.database).absolute(), None
-    if url.get_backend_name() != "postgresql":
-        raise SettingsError(
-            f"INFERPLANE_STORE_URL={text!r}: allowed: sqlite:///path or postgresql://user@host:port/database"
-        )
-    if settings.store_password_file is not None:
-        url = url.set(password=settings.store_password_file.read_text().strip())
-    return None, url.set(drivername="postgresql+psycopg")
+    raise SettingsError(
+        f"INFERPLANE_STORE_URL={text!r}: allowed: sqlite:///path or postgresql://user@host:port/database"
+    )
 
 
 def run(service: str, part: Callable[[], BackupPart], arguments: Sequence[str]) -> int:

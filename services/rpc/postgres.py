@@ -137,21 +137,21 @@ def open_engine(to: Target, *, connections: int = 20) -> AsyncEngine:
     return engine
 
 
-def open_blocking_engine(to: Target) -> sa.Engine:
-    """The same for work in threads."""
+def open_blocking_engine(to: Target, **session: str) -> sa.Engine:
+    """The same for work in threads; `session` has settings of the server that differ from the usual ones."""
     engine = sa.create_engine(to.url, pool_size=1, pool_timeout=10, use_native_hstore=False)
-    prepare_engine(engine, to)
+    prepare_engine(engine, to, **session)
     return engine
 
 
-def prepare_engine(engine: sa.Engine, to: Target) -> None:
+def prepare_engine(engine: sa.Engine, to: Target, **session: str) -> None:
     """Have the engine connect as the target says."""
 
     @event.listens_for(engine, "do_connect")
     def connecting(
         _dialect: object, _record: object, _arguments: object, parameters: dict[str, Any]
     ) -> None:
-        parameters.update(to.parameters())
+        parameters.update(to.parameters(**session))
 
 
 @contextmanager

@@ -11,10 +11,14 @@ import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
 
 from services.rpc.database_copy import copy_file, copy_rows, opened
-from services.rpc.errors import FailedPreconditionError, InternalError, UnavailableError
+from services.rpc.errors import FailedPreconditionError
+from services.rpc.postgres import Target, open_blocking_engine, translated
 from services.rpc.secret_file import sync_folder
 
 Migrate = Callable[[sa.Connection], None]
+
+# Copying takes as long as it takes; who else wants a lock meanwhile is not kept waiting by one that is idle.
+_UNBOUNDED = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +27,7 @@ class StoreCopy:
 
     service: str
     file: Path | None  # SQLite's
-    url: sa.URL | None  # Postgres's, with its password
+    target: Target | None  # Postgres's
     metadata: sa.MetaData
     migrate: Migrate  # to this release's schema
     telling: Collection[str]  # tables that have rows if anything was ever stored
@@ -36,7 +40,7 @@ class StoreCopy:
     @property
     def where(self) -> str:
         """Its place for people; a password is not shown."""
-        return str(self.file or self.url)
+        return str(self.file if self.target is None else self.target.url)
 
     def save(self, target: Path) -> None:
         """Copy it into a new SQLite file, as it is at one moment, while others may write."""
@@ -81,22 +85,15 @@ class StoreCopy:
     @contextmanager
     def _connected(self, *, read_only: bool) -> Iterator[sa.Connection]:
         """A transaction on Postgres: one that sees one state, or one that is committed whole."""
-        assert self.url is not None
-        engine = sa.create_engine(
-            self.url, isolation_level="REPEATABLE READ", connect_args={"connect_timeout": 10}
-        )
+        assert self.target is not None
+        engine = open_blocking_engine(self.target, **_UNBOUNDED)
         try:
-            with engine.connect() as plain:
-                connection = plain.execution_options(postgresql_readonly=read_only)
+            with translated(self.service), engine.connect() as plain:
+                connection = plain.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=read_only
+                )
                 with connection.begin():
                     yield connection
-        except sa.exc.OperationalError as error:
-            raise UnavailableError(
-                f"the {self.service}'s database {self.where} does not answer: {error.orig}",
-                reason="DATABASE_UNAVAILABLE",
-            ) from error
-        except sa.exc.DBAPIError as error:
-            raise InternalError(f"the {self.service}'s database failed: {error.orig}") from error
         finally:
             engine.dispose()
 
