@@ -75,8 +75,9 @@ class UpMesh:
 @contextmanager
 def up(folder: Path) -> Iterator[UpMesh]:
     """The mesh; everything well."""
+    folder.joinpath("models").mkdir()
     with running(folder / "state", workers=WORKERS) as mesh:
-        deploy(mesh, folder)
+        deploy(mesh, folder / "models")
         made = UpMesh(mesh, open_project(mesh.cli))
         made.well()
         yield made

@@ -1,0 +1,115 @@
+"""A machine that fails its mesh: small disks that fill up, and a clock that jumps."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import libfaketime
+
+_MIB = 1024 * 1024
+_CHUNK = 64 * 1024
+_FILLER = "filler"
+SIZES = {  # of the folders in a state directory, MiB; the registry leaves 64 free for its database
+    "registry": 96,
+    "metering": 48,
+    "usage": 32,
+    "cache": 48,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """Each folder of a state directory on a disk of its own."""
+
+    state: Path
+
+    @contextmanager
+    def full(self, folder: str) -> Iterator[None]:
+        """Within, there is not a byte left."""
+        filler = self.state / folder / _FILLER
+        try:
+            with suppress(OSError), filler.open("wb", buffering=0) as file:
+                for size in (_CHUNK, 1):
+                    with suppress(OSError):
+                        while file.write(bytes(size)):
+                            pass
+            yield
+        finally:
+            filler.unlink(missing_ok=True)
+
+
+@contextmanager
+def small_disks(state: Path) -> Iterator[Disks]:
+    """Disks in memory, mounted where the state directory's folders will be; only root may do that."""
+    mounted: list[Path] = []
+    try:
+        for name, size in SIZES.items():
+            place = state / name
+            place.mkdir(parents=True, mode=0o700)
+            options = f"size={size * _MIB},mode=0700"
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)
+            mounted.append(place)
+        yield Disks(state)
+    finally:
+        for place in reversed(mounted):
+            subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def may_mount() -> bool:
+    """Whether disks can be made here."""
+    return os.geteuid() == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The wall clock of all processes that were started within `own_clock`; their monotonic clock is the machine's."""
+
+    file: Path
+
+    def jump(self, seconds: int) -> None:
+        """From now on it is so many seconds later than on the machine, or earlier."""
+        new = self.file.with_suffix(".new")
+        new.write_text(f"{seconds:+d}\n")
+        new.replace(self.file)  # half a file would be no time
+
+
+@contextmanager
+def own_clock(folder: Path) -> Iterator[Clock]:
+    """What is started within has a wall clock that can jump."""
+    clock = Clock(folder / "clock")
+    clock.jump(0)
+    given = {
+        "LD_PRELOAD": str(_library()),
+        "FAKETIME_TIMESTAMP_FILE": str(clock.file),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield clock
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def can_jump() -> bool:
+    """Whether clocks can be made to jump here: the package has a library for Linux on x86-64 alone."""
+    try:
+        ctypes.CDLL(str(_library()))
+    except OSError:
+        return False
+    return True
+
+
+def _library() -> Path:
+    return Path(str(libfaketime.__file__)).parent / "vendor/libfaketime/src/libfaketime.so.1"

@@ -1,0 +1,124 @@
+"""What a machine does to its mesh: disks that are full, clocks that jump, each under the load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from urllib.request import urlopen
+
+from benchmarks.failures.book import Promise
+from benchmarks.failures.calls import TENSOR_ENDPOINT
+from benchmarks.failures.traffic import Outcome, Traffic
+from benchmarks.failures.up_machine import Clock, Disks
+from benchmarks.failures.up_mesh import WORKERS, UpMesh
+from benchmarks.failures.up_rows import Failure
+from tests.models import good
+
+_DAY = 25 * 3600  # seconds; into the next window of budgets
+_PUSHED = f"{TENSOR_ENDPOINT}@2"
+
+
+def disk_failures(disks: Disks) -> tuple[Failure, ...]:
+    """Each folder's disk is full, and later isn't."""
+    return (
+        Failure("metering's disk is full", Promise.NOTHING, _metering(disks)),
+        Failure("registry's disk is full", Promise.NOTHING, _registry(disks)),
+        Failure("worker's disk for artifacts is full", Promise.NOTHING, _cache(disks)),
+        Failure("worker's disk for usage is full", Promise.REFUSED, _outbox(disks)),
+    )
+
+
+def clock_failures(clock: Clock) -> tuple[Failure, ...]:
+    """All wall clocks jump a day ahead, and back."""
+    return (
+        Failure("clocks: a day ahead", Promise.NOTHING, _jump(clock, _DAY)),
+        Failure("clocks: a day back", Promise.NOTHING, _jump(clock, 0)),
+    )
+
+
+def _metering(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
+    def act(mesh: UpMesh, traffic: Traffic) -> None:
+        with disks.full("metering"):
+            traffic.answered(400)
+            refused = mesh.mesh.cli("projects", "create", "late", check=False)
+            assert refused.returncode, "a project was stored on a full disk"
+        mesh.mesh.cli("projects", "create", "late")
+
+    return act
+
+
+def _registry(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
+    def act(mesh: UpMesh, traffic: Traffic) -> None:
+        file = mesh.mesh.state_dir.with_name("second.onnx")
+        file.write_bytes(good.affine(3.0))
+        push = ("models", "push", _PUSHED, str(file))
+        with disks.full("registry"):
+            refused = mesh.mesh.cli(*push, check=False)
+            assert refused.returncode, "a version was stored on a full disk"
+            assert "full" in refused.stderr, refused.stderr
+            traffic.answered(300)
+        mesh.mesh.cli(*push)
+
+    return act
+
+
+def _cache(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
+    """A version whose files a worker can't keep: told; once there is room it is loaded."""
+
+    def act(mesh: UpMesh, traffic: Traffic) -> None:
+        cli = mesh.mesh.cli
+        deploy = ("deploy", _PUSHED, "--endpoint", "second")
+        with disks.full("cache"):
+            refused = cli(*deploy, check=False)
+            assert refused.returncode, "a version was loaded from a full disk"
+            assert "disk" in refused.stderr, refused.stderr
+            traffic.answered(300)
+        cli("undeploy", _PUSHED)
+        cli(*deploy)
+
+    return act
+
+
+def _outbox(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
+    """Work that can't be counted is refused, with the reason; then calls go on."""
+
+    def act(_: UpMesh, traffic: Traffic) -> None:
+        def refused(outcomes: list[Outcome]) -> bool:
+            return sum("disk" in o.how.detail for o in outcomes) >= 100
+
+        with disks.full("usage"):
+            traffic.wait(refused, "a hundred calls were refused")
+
+    return act
+
+
+def _jump(clock: Clock, seconds: int) -> Callable[[UpMesh, Traffic], None]:
+    """No lease ends of it, neither of workers nor of budgets, and nothing is started again."""
+
+    def act(mesh: UpMesh, traffic: Traffic) -> None:
+        before = (_pids(mesh), ended_leases(mesh))
+        clock.jump(seconds)
+        for _ in range(4):
+            traffic.answered(200)
+            assert mesh.mesh.well(f"models/{TENSOR_ENDPOINT}/versions/1") == WORKERS
+        assert (_pids(mesh), ended_leases(mesh)) == before
+        mesh.well()
+
+    return act
+
+
+def _pids(mesh: UpMesh) -> set[int]:
+    listed = json.loads((mesh.mesh.state_dir / "run" / "processes.json").read_text())
+    return {int(one["pid"]) for one in listed}
+
+
+def ended_leases(mesh: UpMesh) -> float:
+    """How many holders of budgets' leases metering has not heard of in time."""
+    targets = json.loads((mesh.mesh.state_dir / "run" / "metrics-targets.json").read_text())
+    (metering,) = (t["targets"][0] for t in targets if t["labels"]["service"] == "metering")
+    with suppress(OSError), urlopen(f"http://{metering}/metrics", timeout=60) as answer:
+        for line in str(answer.read(), "utf-8").splitlines():
+            if line.startswith("inferplane_metering_lease_ends_total "):
+                return float(line.split()[1])
+    raise AssertionError("metering does not tell of leases")

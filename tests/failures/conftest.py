@@ -1,0 +1,72 @@
+"""One mesh for all failures, on disks and with a clock of its own where that can be, under one steady load."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.failures.book import Book, show
+from benchmarks.failures.traffic import Traffic
+from benchmarks.failures.up_machine import (
+    Clock,
+    Disks,
+    can_jump,
+    may_mount,
+    own_clock,
+    small_disks,
+)
+from benchmarks.failures.up_mesh import UpMesh, up
+from benchmarks.failures.up_rows import Failure
+
+_LEASE_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What can fail; None: this machine can't make it fail."""
+
+    disks: Disks | None
+    clock: Clock | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The mesh under load, and what was seen so far."""
+
+    mesh: UpMesh
+    traffic: Traffic
+    book: Book
+
+    def endure(self, failure: Failure) -> None:
+        """Break it; no call ends otherwise than promised."""
+        failure.run(self.mesh, self.traffic, self.book)
+        assert self.book.rows[-1].broken == []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("failures")
+
+
+@pytest.fixture(scope="module")
+def machine(folder: Path) -> Iterator[Machine]:
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("INFERPLANE_BUDGET_LEASE_SECONDS", str(_LEASE_SECONDS))
+        yield Machine(
+            stack.enter_context(small_disks(folder / "state")) if may_mount() else None,
+            stack.enter_context(own_clock(folder)) if can_jump() else None,
+        )
+
+
+@pytest.fixture(scope="module")
+def trial(machine: Machine, folder: Path) -> Iterator[Trial]:
+    """The load flows as long as the tests of the module run; what it saw is printed at the end."""
+    with up(folder) as mesh:
+        traffic = Traffic(mesh.address, mesh.token)
+        book = Book(traffic)
+        with traffic.flowing():
+            yield Trial(mesh, traffic, book)
+        show([*book.rows, book.total()], "Failures on `up`")
