@@ -30,6 +30,7 @@ _LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what pages, watch responses and batche
 # Who may call over TLS: the edge, for callers whose keys it has checked; the others have services of their own.
 _CALLERS = frozenset({PeerKind.EDGE, PeerKind.SERVICE})
 _CALLERS_OF = {
+    "grpc.health.v1.Health": _CALLERS | {PeerKind.WORKER},
     "inferplane.metering.v1.PolicyService": frozenset({PeerKind.SERVICE}),
     "inferplane.metering.v1.UsageService": frozenset({PeerKind.WORKER}),
     "inferplane.metering.v1.LeaseService": frozenset({PeerKind.WORKER}),

@@ -1,5 +1,6 @@
-"""Addresses that services listen on and dial: `host:port` or `unix:/path`."""
+"""Addresses that services listen on and dial: `host:port` or `unix:/path`; several peers by a list or one name."""
 
+import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,17 @@ class Address:
         """Whether it is TCP that nobody beyond this machine reaches."""
         return self.path is None and is_loopback(self.host)
 
+    @property
+    def is_name(self) -> bool:
+        """Whether it must be looked up, and may then be several hosts, other ones each time."""
+        if self.path is not None or self.is_loopback:
+            return False
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError:
+            return True
+        return False
+
 
 def parse(text: str, field: str = "address") -> Address:
     """Parse `host:port`, `[v6]:port` or `unix:/path`; InvalidArgumentError names `field`."""
@@ -46,6 +58,26 @@ def parse(text: str, field: str = "address") -> Address:
             field, f"{text!r} is not an address; allowed: host:port or unix:/path"
         )
     return Address(host=host.strip("[]"), port=int(port))
+
+
+def parse_peers(text: str, field: str = "address") -> tuple[Address, ...]:
+    """Parse `a:1,b:1`: processes that serve the same. One address is a list too; a unix socket only comes alone.
+
+    InvalidArgumentError names `field`, and which part of the list is wrong.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1 or text.startswith("unix:"):
+        return (parse(text, field),)
+    found = tuple(parse(part, field) for part in parts)
+    if any(address.path is not None for address in found):
+        raise InvalidArgumentError.of_field(
+            field, f"{text!r} lists a unix socket; allowed in a list: host:port,host:port"
+        )
+    if len(set(found)) < len(found):
+        raise InvalidArgumentError.of_field(
+            field, f"{text!r} lists an address twice; allowed: each once"
+        )
+    return found
 
 
 def prepare_socket(address: Address) -> None:

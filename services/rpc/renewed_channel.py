@@ -1,4 +1,4 @@
-"""A channel whose connections show the newest certificate: a new one takes its place when the files are replaced."""
+"""A channel in whose place a new one is put when what it was made for is no longer so: certificate, addresses."""
 
 from __future__ import annotations  # grpc's classes are generic in their stubs only
 
@@ -8,28 +8,26 @@ from typing import Any, Self, cast
 
 import grpc
 
-from services.rpc.tls import Material, TlsFiles
-
 _RETIRED_SECONDS = 3600.0  # for calls that run on the channel before
 
 
 class RenewedChannel(grpc.aio.Channel):
     """Calls begin on the newest channel; those that run end where they began, unless they take an hour."""
 
-    def __init__(self, files: TlsFiles, make: Callable[[Material], grpc.aio.Channel]) -> None:
-        """`make` a channel that shows such a certificate."""
-        self._files = files
+    def __init__(self, current: Callable[[], object], make: Callable[[], grpc.aio.Channel]) -> None:
+        """`make` a channel for what is `current`; another one once it has become something else."""
+        self._current = current
         self._make = make
-        self._material = files.current()
-        self._channel = make(self._material)
+        self._made_for = current()
+        self._channel = make()
         self._retired: dict[grpc.aio.Channel, asyncio.Task[None]] = {}
 
     def newest(self) -> grpc.aio.Channel:
         """The channel for a call that begins now."""
-        material = self._files.current()
-        if material is not self._material:
-            before, self._channel = self._channel, self._make(material)
-            self._material = material
+        current = self._current()
+        if current != self._made_for:
+            before, self._channel = self._channel, self._make()
+            self._made_for = current
             self._retired[before] = asyncio.get_running_loop().create_task(self._retire(before))
         return self._channel
 

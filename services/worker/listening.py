@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Protocol, cast
 
 import grpc
@@ -34,6 +35,7 @@ from services.worker.settings import WorkerSettings
 
 _log = structlog.get_logger(__name__)
 
+_HEALTH = "grpc.health.v1.Health"  # its own container asks with the worker's certificate
 # Headers that say who calls; only the edge may.
 _IDENTITY = {caller.KEY_HEADER.decode(), caller.SHADOW_HEADER.decode(), TENANT_HEADER}
 _SERVICES = (
@@ -93,7 +95,8 @@ def listening(config: WorkerSettings, security: Security = PLAIN) -> Listening:
 
 def _guard(config: WorkerSettings, security: Security) -> Guard | None:
     """Who may call: over TLS the edge alone; over plain TCP anybody, but nobody says there who calls."""
-    by_certificate = peers.guard(config.worker_address, security, {PeerKind.EDGE})
+    allowed, healthy = {PeerKind.EDGE}, {_HEALTH: {PeerKind.EDGE, PeerKind.WORKER}}
+    by_certificate = peers.guard(config.worker_address, security, allowed, healthy)
     is_trusted = config.worker_address.startswith("unix:") or security.insecure_tcp
     return by_certificate if by_certificate is not None or is_trusted else _refuse_identity
 
@@ -109,11 +112,20 @@ def _refuse_identity(context: grpc.aio.ServicerContext[Any, Any], method: str) -
             )
 
 
-def _is_edge(certificate: Mapping[str, Any]) -> bool:
+def _door(files: TlsFiles) -> Door:
+    return Door(tls.server_context(files), partial(_is, PeerKind.EDGE), _asks)
+
+
+def _is(kind: PeerKind, certificate: Mapping[str, Any]) -> bool:
     names = certificate.get("subjectAltName", ())
-    kinds = tls.kinds_of(value for form, value in names if form == "URI")
-    if PeerKind.EDGE in kinds:
+    return kind in tls.kinds_of(value for form, value in names if form == "URI")
+
+
+def _asks(certificate: Mapping[str, Any]) -> bool:
+    """Whether it is a worker, as this one's own health check is; any other is refused."""
+    if _is(PeerKind.WORKER, certificate):
         return True
+    names = certificate.get("subjectAltName", ())
     _log.warning("refused a peer that is not the edge", certificate=names)
     return False
 
@@ -157,7 +169,7 @@ class _ByFront:
             max_message_bytes=config.max_message_bytes,
             make_codec=Ngh2Codec,
             status_of=grpc_status.trailers_of,
-            door=None if files is None else Door(tls.server_context(files), _is_edge),
+            door=None if files is None else _door(files),
         )
         self.start = self._server.start
         self.set_health = self._server.set_health

@@ -46,6 +46,7 @@ class Door:
     admits: Callable[
         [Mapping[str, Any]], bool
     ]  # by the certificate, as `SSLSocket.getpeercert` has it
+    asks: Callable[[Mapping[str, Any]], bool]  # likewise: who else may, but for health only
 
 
 class Front:
@@ -117,7 +118,7 @@ class Front:
         return address
 
     async def _start_on_tcp(self, address: Address, door: Door) -> Address:
-        self._desk.admits = door.admits
+        self._desk.admits, self._desk.asks = door.admits, door.asks
         try:
             self._server = await self._loop.create_server(
                 lambda: FrontConnection(self._desk),

@@ -30,7 +30,12 @@ _log = structlog.get_logger(__name__)
 
 _PIECE = 256 * 1024  # bytes taken from the codec at once
 _PEER = struct.Struct("3i")  # pid, uid, gid (unix(7), SO_PEERCRED)
+_HEALTH = b"/grpc.health.v1.Health/"  # all that a peer may call who may only ask
 _UNKNOWN = CallHead(b"", None, None, "")
+
+
+def _nobody(_certificate: Mapping[str, Any]) -> bool:
+    return False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +52,7 @@ class FrontDesk:
     admits: Callable[[Mapping[str, Any]], bool]  # whether the holder of a certificate may connect
     deadlines_set: Callable[[], None]  # a call has a deadline: look at it from time to time
     touched: Callable[[FrontConnection], None]  # it has something to send
+    asks: Callable[[Mapping[str, Any]], bool] = _nobody  # whether he may at least ask for health
     streams: Mapping[bytes, StreamMethod] = field(default_factory=dict)  # by path
     heads: Heads = field(default_factory=Heads)
     connections: set[FrontConnection] = field(default_factory=set)
@@ -65,6 +71,7 @@ class FrontConnection(asyncio.Protocol):
         self._desk = desk
         self._read_head = desk.heads.read
         self._methods = desk.methods
+        self._streams = desk.streams
         self.max_message_bytes = desk.max_message_bytes
         self.arriving = desk.arriving
         self.codec: Codec = desk.make_codec(self)
@@ -271,7 +278,7 @@ class FrontConnection(asyncio.Protocol):
         ended: bool,
     ) -> None:
         """A call of many messages; any other is not served. Raises UnimplementedError."""
-        method = self._desk.streams.get(head.path)
+        method = self._streams.get(head.path)
         if method is None:
             shown = head.path[:256].decode("utf-8", "replace")
             raise UnimplementedError(
@@ -299,7 +306,7 @@ class FrontConnection(asyncio.Protocol):
     def _is_welcome(self) -> bool:
         certificate = self._transport.get_extra_info("peercert")
         if certificate is not None:
-            return self._desk.admits(certificate)
+            return self._desk.admits(certificate) or self._is_let_ask(certificate)
         option = getattr(socket, "SO_PEERCRED", None)
         peer = self._transport.get_extra_info("socket")
         if option is None or peer is None:  # the socket's mode and folder alone guard it
@@ -309,3 +316,11 @@ class FrontConnection(asyncio.Protocol):
             return True
         _log.warning("front refused a stranger", user=user)
         return False
+
+    def _is_let_ask(self, certificate: Mapping[str, Any]) -> bool:
+        if not self._desk.asks(certificate):
+            return False
+        methods = self._desk.methods
+        self._methods = {path: methods[path] for path in methods if path.startswith(_HEALTH)}
+        self._streams = {}
+        return True

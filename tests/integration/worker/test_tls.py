@@ -15,6 +15,7 @@ from inferplane.generation.v1 import generation_service_pb2 as service
 from inferplane.generation.v1.generation_service_pb2_grpc import GenerationServiceStub
 
 from services.cli.adapters import ca
+from services.rpc import health
 from services.rpc.peer_kind import PeerKind
 from services.rpc.tls import AUTHORITIES, CERTIFICATE, KEY
 from tests.mesh_certificates import MeshCertificates, client_context, serial_at
@@ -126,8 +127,17 @@ async def test_only_the_edge_calls(behind: Behind, kind: PeerKind) -> None:
     async with behind.channel("other") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await _generated(channel)
-    refusals = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAVAILABLE)
+    refusals = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAVAILABLE}
+    if kind is PeerKind.WORKER:
+        refusals.add(grpc.StatusCode.UNIMPLEMENTED)
     assert raised.value.code() in refusals
+
+
+async def test_a_worker_may_ask_for_health(behind: Behind) -> None:
+    """The health check of its own container shows the worker's certificate: it hears that, and nothing else."""
+    own = behind.certificates.folder / "own"
+    answer = await asyncio.to_thread(health.ask, behind.worker.address, tls=own)
+    assert answer == "SERVING"
 
 
 async def test_strangers_get_no_connection(behind: Behind, tmp_path_factory: Any) -> None:

@@ -32,3 +32,27 @@ def test_a_port_is_free_or_not() -> None:
         with socket.create_connection(("127.0.0.1", where.port)):
             server.accept()[0].close()  # closed here first: it lingers here
     assert address.is_free(where)
+
+
+def test_peers_are_listed() -> None:
+    """Several addresses come by commas, names among them; one address is a list too."""
+    listed = address.parse_peers("registry-1:81, 10.0.0.2:81,[fd00::1]:81")
+    assert [str(peer) for peer in listed] == ["registry-1:81", "10.0.0.2:81", "[fd00::1]:81"]
+    assert [peer.is_name for peer in listed] == [True, False, False]
+    assert address.parse_peers("unix:/run/a,b.sock") == (address.Address(path="/run/a,b.sock"),)
+    assert not address.parse_peers("localhost:81")[0].is_name
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a:1,", "'' is not an address"),
+        ("a:1,b", "'b' is not an address"),
+        ("a:1,unix:/run/b.sock", "lists a unix socket"),
+        ("a:1,b:1,a:1", "lists an address twice"),
+    ],
+)
+def test_a_bad_list_says_what_is_wrong_in_it(text: str, why: str) -> None:
+    """A list is refused as a whole, naming the field and the part."""
+    with pytest.raises(InvalidArgumentError, match=rf"^registry_address: .*{why}"):
+        address.parse_peers(text, "registry_address")
