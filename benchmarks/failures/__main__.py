@@ -19,11 +19,19 @@ from pathlib import Path
 from benchmarks.failures.accounts import audit
 from benchmarks.failures.book import Book, show, write
 from benchmarks.failures.traffic import Traffic
+from benchmarks.failures.up_machine import Machine, machine
+from benchmarks.failures.up_machine_rows import clock_failures, disk_failures
 from benchmarks.failures.up_mesh import up
-from benchmarks.failures.up_rows import FAILURES
+from benchmarks.failures.up_rows import FAILURES, Failure
 
 _ENOUGH = 99.9  # of a hundred calls
 _LEASE_SECONDS = 5
+
+
+def rows_of(own: Machine) -> list[Failure]:
+    """All that can fail here."""
+    disks = disk_failures(own.disks) if own.disks else ()
+    return [*FAILURES, *disks, *(clock_failures(own.clock) if own.clock else ())]
 
 
 def main() -> int:
@@ -36,8 +44,12 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=None)
     said = parser.parse_args()
     os.environ["INFERPLANE_BUDGET_LEASE_SECONDS"] = str(_LEASE_SECONDS)
-    chosen = [failure for failure in FAILURES if said.only in failure.name]
-    with tempfile.TemporaryDirectory(prefix="ip-") as name, up(Path(name)) as mesh:
+    with (
+        tempfile.TemporaryDirectory(prefix="ip-") as name,
+        machine(Path(name)) as own,
+        up(Path(name)) as mesh,
+    ):
+        chosen = [failure for failure in rows_of(own) if said.only in failure.name]
         traffic = Traffic(mesh.address, mesh.token)
         book = Book(traffic)
         try:

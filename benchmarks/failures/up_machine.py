@@ -6,7 +6,7 @@ import ctypes
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,6 +100,24 @@ def own_clock(folder: Path) -> Iterator[Clock]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What can be made to fail; None: not here."""
+
+    disks: Disks | None
+    clock: Clock | None
+
+
+@contextmanager
+def machine(folder: Path) -> Iterator[Machine]:
+    """A machine of a mesh's own, as far as this one can play it: for a state directory `state` in this folder."""
+    with ExitStack() as stack:
+        yield Machine(
+            stack.enter_context(small_disks(folder / "state")) if may_mount() else None,
+            stack.enter_context(own_clock(folder)) if can_jump() else None,
+        )
 
 
 def can_jump() -> bool:

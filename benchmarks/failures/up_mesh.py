@@ -7,7 +7,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import psutil
+from inferplane.metering.v1 import project_service_pb2, project_service_pb2_grpc
+from inferplane.registry.v1 import endpoint_service_pb2, endpoint_service_pb2_grpc
+from inferplane.router.v1 import router_service_pb2, router_service_pb2_grpc
 
 from benchmarks.failures.accounts import open_project
 from benchmarks.failures.calls import FACTOR, TENSOR_ENDPOINT, TEXT_ENDPOINT
@@ -17,6 +21,7 @@ from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
 
 WORKERS = 2
 SECONDS = 120.0  # until something is as it was
+_CALL = 5.0  # seconds that a question may take
 VERSIONS = tuple(f"models/{name}/versions/1" for name in (TENSOR_ENDPOINT, TEXT_ENDPOINT))
 
 
@@ -64,12 +69,22 @@ class UpMesh:
         eventually(self._is_well, seconds=SECONDS, what="all is well")
 
     def _is_well(self) -> bool:
-        with suppress(OSError, ValueError):  # Envoy is away
-            if any(self.mesh.well(version) != WORKERS for version in VERSIONS):
-                return False
-            asked = (("endpoints", "list"), ("projects", "list"), ("status", "--once"))
-            return all(not self.mesh.cli(*words, check=False).returncode for words in asked)
+        with suppress(OSError, ValueError, grpc.RpcError):  # somebody is away
+            return self._have_all_workers() and self._services_answer()
         return False
+
+    def _have_all_workers(self) -> bool:
+        return all(self.mesh.well(version) == WORKERS for version in VERSIONS)
+
+    def _services_answer(self) -> bool:
+        with self.mesh.channel() as channel:
+            endpoints = endpoint_service_pb2_grpc.EndpointServiceStub(channel)
+            endpoints.ListEndpoints(endpoint_service_pb2.ListEndpointsRequest(), timeout=_CALL)
+            projects = project_service_pb2_grpc.ProjectServiceStub(channel)
+            projects.ListProjects(project_service_pb2.ListProjectsRequest(), timeout=_CALL)
+            router = router_service_pb2_grpc.RouterServiceStub(channel)
+            router.GetStatus(router_service_pb2.GetStatusRequest(), timeout=_CALL)
+        return True
 
 
 @contextmanager

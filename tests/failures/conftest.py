@@ -1,7 +1,6 @@
 """One mesh for all failures, on disks and with a clock of its own where that can be, under one steady load."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,26 +8,12 @@ import pytest
 
 from benchmarks.failures.book import Book, show
 from benchmarks.failures.traffic import Traffic
-from benchmarks.failures.up_machine import (
-    Clock,
-    Disks,
-    can_jump,
-    may_mount,
-    own_clock,
-    small_disks,
-)
+from benchmarks.failures.up_machine import Machine
+from benchmarks.failures.up_machine import machine as made_machine
 from benchmarks.failures.up_mesh import UpMesh, up
 from benchmarks.failures.up_rows import Failure
 
 _LEASE_SECONDS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What can fail; None: this machine can't make it fail."""
-
-    disks: Disks | None
-    clock: Clock | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +37,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def machine(folder: Path) -> Iterator[Machine]:
-    with ExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
+    with pytest.MonkeyPatch.context() as patch, made_machine(folder) as made:
         patch.setenv("INFERPLANE_BUDGET_LEASE_SECONDS", str(_LEASE_SECONDS))
-        yield Machine(
-            stack.enter_context(small_disks(folder / "state")) if may_mount() else None,
-            stack.enter_context(own_clock(folder)) if can_jump() else None,
-        )
+        yield made
 
 
 @pytest.fixture(scope="module")

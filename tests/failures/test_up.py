@@ -6,9 +6,10 @@ Rows that other tests prove are in `python -m benchmarks.failures` too, with the
 import pytest
 
 from benchmarks.failures.accounts import audit
+from benchmarks.failures.up_machine import Machine
 from benchmarks.failures.up_machine_rows import clock_failures, disk_failures
 from benchmarks.failures.up_rows import FAILURES
-from tests.failures.conftest import Machine, Trial
+from tests.failures.conftest import Trial
 
 _HERE = (
     "worker: SIGTERM",
