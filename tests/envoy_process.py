@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from services.cli.adapters import envoy
 from services.native_library import EDGE
 from services.rpc import address as addresses
 
@@ -17,15 +18,26 @@ _BOOTSTRAP = Path(__file__).parents[1] / "deploy" / "envoy" / "bootstrap.yaml"
 _HEAP_BYTES = 2 << 30
 
 
-def render(node_id: str, admin: str, metrics: str, router: str, router_tls: str = "null") -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What Envoy knows from its start."""
+
+    node_id: str = "edge-1"
+    router: str  # or several, with commas between
+    router_tls: str = "null"
+    zone: str = ""
+
+
+def render(place: Place, admin: str, metrics: str) -> str:
     """The bootstrap with its placeholders filled; addresses are `host:port` or `unix:/path`."""
     template = string.Template(_BOOTSTRAP.read_text())
     return template.substitute(
-        node_id=json.dumps(node_id),
+        node_id=json.dumps(place.node_id),
+        zone=json.dumps(place.zone),
         admin_address=json.dumps(_socket(admin)),
         metrics_address=json.dumps(_socket(metrics)),
-        router_address=json.dumps(_socket(router)),
-        router_tls=router_tls,
+        **envoy.router_values(addresses.parse_peers(place.router)),
+        router_tls=place.router_tls,
         max_heap_bytes=_HEAP_BYTES,
     )
 
@@ -52,12 +64,16 @@ class EnvoyProcess:
         router: str,
         node_id: str = "edge-1",
         threads: int = 1,
-        router_tls: str = "null",
+        **place: str,
     ) -> "EnvoyProcess":
-        """Start one in `folder` (short enough for sockets) that asks `router`; it may not have a listener yet."""
+        """Start one in `folder` (short enough for sockets) that asks `router`; it may not have a listener yet.
+
+        `place` says more of what it knows from its start: see `Place`.
+        """
         admin, log = folder / f"{node_id}.admin.sock", folder / f"{node_id}.log"
         config, metrics = folder / f"{node_id}.yaml", folder / f"{node_id}.metrics.sock"
-        config.write_text(render(node_id, f"unix:{admin}", f"unix:{metrics}", router, router_tls))
+        known = Place(node_id=node_id, router=router, **place)
+        config.write_text(render(known, f"unix:{admin}", f"unix:{metrics}"))
         environment = dict(os.environ)
         if (module := EDGE.find()) is not None:
             environment["ENVOY_DYNAMIC_MODULES_SEARCH_PATH"] = str(module.parent)

@@ -7,8 +7,9 @@ import shutil
 import string
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from services.cli.adapters import http
 from services.cli.domain.exit_code import StartError
@@ -71,10 +72,23 @@ def render_bootstrap(target: Path, values: Mapping[str, str]) -> None:
 
 def address_value(address: Address) -> str:
     """An address as Envoy's configuration writes it, in one line of JSON."""
+    return json.dumps(_address(address))
+
+
+def router_values(routers: Sequence[Address]) -> dict[str, str]:
+    """The bootstrap's values about the routers: one, or several that serve the same."""
+    endpoints = [{"endpoint": {"address": _address(router)}} for router in routers]
+    named = any(router.is_name or router.host == "localhost" for router in routers)
+    return {
+        "router_type": "STRICT_DNS" if named else "STATIC",
+        "router_endpoints": json.dumps(endpoints),
+    }
+
+
+def _address(address: Address) -> dict[str, Any]:
     if address.path is not None:
-        return json.dumps({"pipe": {"path": address.path, "mode": 0o600}})
-    socket = {"address": address.host, "port_value": address.port}
-    return json.dumps({"socket_address": socket})
+        return {"pipe": {"path": address.path, "mode": 0o600}}
+    return {"socket_address": {"address": address.host, "port_value": address.port}}
 
 
 def arguments(bootstrap: Path, concurrency: int) -> tuple[str, ...]:

@@ -144,13 +144,13 @@ class Mesh:
 
     def _bootstrap_values(self, metrics: Address) -> dict[str, str]:
         """Values of the placeholders that deploy/envoy/bootstrap.yaml lists at its top."""
-        router = addresses.parse(self.services.router)
         heap = min(_ENVOY_HEAP, psutil.virtual_memory().total // 2)
         return {
             "node_id": json.dumps(f"edge-{os.getpid()}"),
             "admin_address": envoy.address_value(self.admin),
             "metrics_address": envoy.address_value(metrics),
-            "router_address": envoy.address_value(router),
+            "zone": '""',
+            **envoy.router_values([addresses.parse(self.services.router)]),
             "router_tls": "null",  # a socket's folder guards it
             "max_heap_bytes": str(heap),
         }

@@ -7,13 +7,15 @@ import pytest
 import yaml
 
 from services.cli.adapters import envoy
+from services.rpc import address as addresses
 from services.rpc.address import Address
 
 _VALUES = {
     "node_id": '"edge-1"',
     "admin_address": envoy.address_value(Address(path="/run/a.sock")),
     "metrics_address": envoy.address_value(Address(host="127.0.0.1", port=9901)),
-    "router_address": envoy.address_value(Address(path="/run/r.sock")),
+    "zone": '""',
+    **envoy.router_values([Address(path="/run/r.sock")]),
     "router_tls": "null",
     "max_heap_bytes": "1000000",
 }
@@ -54,13 +56,37 @@ def test_values_are_taken_as_they_are(tmp_path: Path, text: str) -> None:
 
 
 def test_admin_is_reached_by_metrics_alone(tmp_path: Path) -> None:
-    """The one static listener has the one route that leads to the statistics."""
+    """The one static listener has two routes, which lead to the statistics and to whether Envoy is ready."""
     envoy.render_bootstrap(tmp_path / "envoy.yaml", _VALUES)
     rendered = yaml.safe_load((tmp_path / "envoy.yaml").read_text())
     (listener,) = rendered["static_resources"]["listeners"]
     assert json.dumps(listener["address"]) == _VALUES["metrics_address"]
     (chain,) = listener["filter_chains"]
     (host,) = chain["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
-    (route,) = host["routes"]
-    assert route["match"]["path"] == "/metrics"
-    assert route["route"] == {"cluster": "admin", "prefix_rewrite": "/stats/prometheus"}
+    metrics, ready = host["routes"]
+    assert metrics["match"]["path"] == "/metrics"
+    assert metrics["route"] == {"cluster": "admin", "prefix_rewrite": "/stats/prometheus"}
+    assert (ready["match"]["path"], ready["route"]) == ("/ready", {"cluster": "admin"})
+    for route in (metrics, ready):
+        assert route["match"]["headers"] == [{"name": ":method", "string_match": {"exact": "GET"}}]
+
+
+@pytest.mark.parametrize(
+    ("routers", "kind", "hosts"),
+    [
+        ("unix:/run/r.sock", "STATIC", [None]),
+        ("10.0.0.1:82,10.0.0.2:82", "STATIC", ["10.0.0.1", "10.0.0.2"]),
+        ("router:82", "STRICT_DNS", ["router"]),
+        ("10.0.0.1:82,router:82", "STRICT_DNS", ["10.0.0.1", "router"]),
+    ],
+)
+def test_several_routers(tmp_path: Path, routers: str, kind: str, hosts: list[str | None]) -> None:
+    """All routers are hosts of one cluster; Envoy looks them up where one of them is a name."""
+    values = {**_VALUES, **envoy.router_values(addresses.parse_peers(routers))}
+    envoy.render_bootstrap(tmp_path / "envoy.yaml", values)
+    rendered = yaml.safe_load((tmp_path / "envoy.yaml").read_text())
+    (cluster,) = [c for c in rendered["static_resources"]["clusters"] if c["name"] == "router"]
+    assert cluster["type"] == kind
+    (locality,) = cluster["load_assignment"]["endpoints"]
+    found = [e["endpoint"]["address"] for e in locality["lb_endpoints"]]
+    assert [address.get("socket_address", {}).get("address") for address in found] == hosts
