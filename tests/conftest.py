@@ -5,9 +5,16 @@
 
 from hypothesis import HealthCheck, settings
 
+from tests.metering_postgres import metering_databases, metering_url
 from tests.postgres import own_postgres, postgres_databases, postgres_url
 
-__all__ = ["own_postgres", "postgres_databases", "postgres_url"]  # fixtures for all tests
+__all__ = [  # fixtures for all tests
+    "metering_databases",
+    "metering_url",
+    "own_postgres",
+    "postgres_databases",
+    "postgres_url",
+]
 
 _SLOW = (HealthCheck.too_slow,)
 

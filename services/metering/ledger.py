@@ -134,7 +134,7 @@ def build(around: Surroundings, projects: ProjectLookup, tags: TagReads) -> Ledg
         usage=UsageService(ingest),
         price=PriceService(prices, settings.currency),
         ledger=LedgerService(
-            Ledger(SqlLedger(database, around.folder / "metering.db"), projects, clock),
+            Ledger(SqlLedger(database), projects, clock),
             settings.currency,
         ),
         report=UsageReportService(

@@ -1,23 +1,32 @@
-"""Metering's database: one SQLite file that all its areas share, with one writer at a time."""
+"""Metering's database, which all its areas share, with one writer at a time: a SQLite file, or Postgres."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, MetaData
+import sqlalchemy as sa
+from psycopg.types.numeric import IntLoader
+from sqlalchemy import Connection, MetaData, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from services.rpc import schema
+from services.metering.adapters.news import CHANNEL, Follower, News
+from services.rpc import postgres, schema, sqlite
 from services.rpc.completion import to_completion
-from services.rpc.sqlite import open_engine, read_transaction, translated, write_transaction
+from services.rpc.postgres import Target
+from services.rpc.postgres_listener import Listener
+from services.rpc.postgres_lock import SessionLock
+from services.rpc.sqlite import open_engine, read_transaction, write_transaction
 
 T = TypeVar("T")
 
 metadata = MetaData()  # of the tables of all areas
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
+_SERVICE = "metering"
+_WRITES = postgres.lock_key(_SERVICE, "writes")
+_LOCK_SECONDS = 15.0  # of silence after which another process may do what one was to do alone
 
 
 def migrate(connection: Connection, to: str = "head") -> None:
@@ -26,39 +35,121 @@ def migrate(connection: Connection, to: str = "head") -> None:
 
 
 class Database:
-    """Transactions on the one file, which this process alone may write (see `state_lock`).
+    """Transactions on one database.
 
     Any number of callers at once. Writes run one after another; one that returned is durable, one that
     raised changed nothing, one that has begun ends even if its caller is cancelled. Reads see one state
     and never wait for a writer. Foreign errors come out as ResourceExhaustedError (disk full),
-    UnavailableError (locked) or InternalError. Only the engine knows that this is SQLite.
+    UnavailableError (locked, or not to be reached) or InternalError.
+
+    A SQLite file is this process's alone (see `state_lock`). Postgres is shared by processes: writes run one
+    after another over all of them, by an advisory lock that each takes first. It is released only after the commit
+    can be seen, and each statement sees what is committed when it begins (READ COMMITTED), so a write sees all
+    before it and none beside it: the ledger's chain of hashes, its numbers and its balances need no more. On Postgres
+    work may be run again from its beginning, if the connection was lost before anything was committed.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, shared: "Shared | None" = None) -> None:
         self._engine = engine
+        self._shared = shared
         self._writing = asyncio.Lock()
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, path: Path) -> AsyncIterator["Database"]:
-        """Open or make the database and bring its schema up to date."""
+    async def open(cls, store: Path | Target) -> AsyncIterator["Database"]:
+        """Open or make the database and bring its schema up to date; of processes that start at once, one does."""
+        opened = cls._open_file(store) if isinstance(store, Path) else cls._open_shared(store)
+        async with opened as database:
+            yield database
+
+    @classmethod
+    @asynccontextmanager
+    async def _open_file(cls, path: Path) -> AsyncIterator["Database"]:
         engine = open_engine(path)
         try:
-            with translated("metering"):
+            with sqlite.translated(_SERVICE):
                 async with write_transaction(engine) as connection:
                     await connection.run_sync(migrate)
             yield cls(engine)
         finally:
             await engine.dispose()
 
+    @classmethod
+    @asynccontextmanager
+    async def _open_shared(cls, target: Target) -> AsyncIterator["Database"]:
+        engine = postgres.open_engine(target)
+        _read_whole_numbers(engine.sync_engine)
+        try:
+            with postgres.translated(_SERVICE):
+                await postgres.migrated(engine, _WRITES, migrate)
+                news = await postgres.write(engine, News.begun, _WRITES)
+            yield cls(engine, Shared(target, news))
+        finally:
+            await engine.dispose()
+
+    @property
+    def process(self) -> int | None:
+        """This process's number among all that ever shared the database; None: it is not shared."""
+        return self._shared.news.process if self._shared is not None else None
+
+    def follow(self, topic: str, follower: Follower) -> None:
+        """Have a follower take over what other processes write: before each write here, and soon after theirs."""
+        if self._shared is not None:
+            self._shared.news.follow(topic, follower)
+
+    async def run(self) -> None:
+        """Hear of other processes' writes until cancelled; may return if there are none."""
+        if self._shared is not None:
+            listener = Listener(self._shared.target, CHANNEL, self._heard, every=1.0)
+            await listener.run()
+
+    async def _heard(self, _: str | None) -> None:
+        await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """Take over all that other processes have written until now."""
+        if self._shared is not None:
+            await to_completion(self._catch_up(self._shared.news))
+
+    async def _catch_up(self, news: News) -> None:
+        async with (
+            self._writing
+        ):  # so that what it reads is not older than what a write here has told
+            await self._on_postgres(
+                postgres.read(self._engine, lambda c: c.run_sync(news.catch_up))
+            )
+
+    @asynccontextmanager
+    async def alone(self, purpose: str) -> AsyncIterator[None]:
+        """A block that no other process is in meanwhile, as far as its connection lives."""
+        if self._shared is None:
+            yield
+            return
+        key = postgres.lock_key(_SERVICE, purpose)
+        async with SessionLock(self._shared.target, key, ttl=_LOCK_SECONDS).held():
+            yield
+
     async def read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         """Run `work` on one consistent state."""
         return await to_completion(self._read(work))
 
     async def _read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        with translated("metering"):
+        if self._shared is not None:
+            return await self._on_postgres(postgres.read(self._engine, work))
+        with sqlite.translated(_SERVICE):
             async with read_transaction(self._engine) as connection:
                 return await work(connection)
+
+    async def read_apart(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run long `work` on one consistent state in a thread, on a connection of its own."""
+        return await asyncio.to_thread(self._read_apart, work)
+
+    def _read_apart(self, work: Callable[[sa.Connection], T]) -> T:
+        if self._shared is None:
+            with sqlite.translated(_SERVICE):
+                return _in_file(str(self._engine.url.database), work)
+        with postgres.translated(_SERVICE):
+            return _in_postgres(self._shared.target, work)
 
     async def write(
         self,
@@ -69,8 +160,8 @@ class Database:
 
         Args:
             work: gets the connection, in a transaction that alone may write.
-            committed: is called with its result once that is durable and before the next write begins, so
-                that what follows from writes is told in their order.
+            committed: is called with its result once that is durable and before the next write of this process
+                begins, so that what follows from writes is told in their order.
         """
         return await to_completion(self._write(work, committed))
 
@@ -80,9 +171,75 @@ class Database:
         committed: Callable[[T], None] | None,
     ) -> T:
         async with self._writing:
-            with translated("metering"):
-                async with write_transaction(self._engine) as connection:
-                    result = await work(connection)
+            if self._shared is not None:
+                result = await self._write_shared(self._shared.news, work)
+            else:
+                with sqlite.translated(_SERVICE):
+                    async with write_transaction(self._engine) as connection:
+                        result = await work(connection)
             if committed is not None:
                 committed(result)
             return result
+
+    async def _write_shared(self, news: News, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        async def signed(connection: AsyncConnection) -> T:
+            await connection.run_sync(news.sign)
+            return await work(connection)
+
+        return await self._on_postgres(
+            postgres.write(self._engine, signed, _WRITES, news.is_signed)
+        )
+
+    @staticmethod
+    async def _on_postgres(work: Awaitable[T]) -> T:
+        with postgres.translated(_SERVICE):
+            return await work
+
+
+class Shared:
+    """What a shared database has besides."""
+
+    __slots__ = ("news", "target")
+
+    def __init__(self, target: Target, news: News) -> None:
+        self.target = target
+        self.news = news
+
+
+def _read_whole_numbers(engine: sa.Engine) -> None:
+    """Sums of 64-bit numbers come as `numeric`, and all numbers here are whole."""
+
+    @event.listens_for(engine, "connect")
+    def connected(_connection: object, record: Any) -> None:
+        record.driver_connection.adapters.register_loader("numeric", IntLoader)
+
+
+def _in_file(path: str, work: Callable[[sa.Connection], T]) -> T:
+    engine = sa.create_engine(sa.URL.create("sqlite", database=path))
+    try:
+        with engine.connect() as plain:
+            connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+            connection.exec_driver_sql("PRAGMA query_only = ON")
+            connection.exec_driver_sql("BEGIN")  # so that all of it sees one state
+            try:
+                return work(connection)
+            finally:
+                connection.exec_driver_sql("ROLLBACK")
+    finally:
+        engine.dispose()
+
+
+def _in_postgres(target: Target, work: Callable[[sa.Connection], T]) -> T:
+    engine = postgres.open_blocking_engine(target)
+    _read_whole_numbers(engine)
+    try:
+        with engine.connect() as plain:
+            connection = plain.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            # It reads everything, and computes in between.
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            return work(connection)
+    finally:
+        engine.dispose()

@@ -1,35 +1,40 @@
 """Tables of usage, the ledger, prices and reports, as the newest migration leaves them."""
 
+from typing import Any
+
 from sqlalchemy import (
-    BigInteger,
     Column,
     ForeignKey,
     Index,
-    Integer,
     LargeBinary,
-    String,
     Table,
     UniqueConstraint,
     text,
 )
 
+from services.metering.adapters.column_types import NUMBER, WORD
 from services.metering.adapters.database import metadata
 from services.metering.domain.sums import SUMS
 from services.metering.domain.usage import COLUMNS
 
 
 def _number(name: str) -> Column[int]:
-    return Column(name, Integer, nullable=False)
+    return Column(name, NUMBER, nullable=False)
+
+
+def _only(condition: str) -> dict[str, Any]:
+    """An index of rows of which this holds."""
+    return {f"{engine}_where": text(condition) for engine in ("sqlite", "postgresql")}
 
 
 # Outboxes of workers. `next_sequence` is the row that is wanted next.
 sources = Table(
     "usage_sources",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("source", String, nullable=False, unique=True),
-    Column("worker", String, nullable=False),
-    Column("pool", String, nullable=False),
+    Column("id", NUMBER, primary_key=True),
+    Column("source", WORD, nullable=False, unique=True),
+    Column("worker", WORD, nullable=False),
+    Column("pool", WORD, nullable=False),
     _number("next_sequence"),
     _number("update_us"),
 )
@@ -38,13 +43,13 @@ sources = Table(
 subjects = Table(
     "usage_subjects",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", NUMBER, primary_key=True),
     *(
-        Column(name, String, nullable=False)
+        Column(name, WORD, nullable=False)
         for name in ("project", "key", "endpoint", "model", "version", "digest")
     ),
     _number("kind"),
-    Column("pool", String, nullable=False),
+    Column("pool", WORD, nullable=False),
     UniqueConstraint(
         "project",
         "key",
@@ -62,33 +67,33 @@ subjects = Table(
 rows = Table(
     "usage_rows",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", NUMBER, primary_key=True),
     _number("entry"),
     _number("subject"),
     Column("request_id", LargeBinary, nullable=False),
     *(_number(name) for name in COLUMNS),
     _number("slot"),
     _number("odd"),
-    Index("usage_rows_plain", "slot", "request_id", sqlite_where=text("odd = 0")),
-    Index("usage_rows_odd", "request_id", sqlite_where=text("odd = 1")),
+    Index("usage_rows_plain", "slot", "request_id", **_only("odd = 0")),
+    Index("usage_rows_odd", "request_id", **_only("odd = 1")),
 )
 
 # What is known of some rows' texts.
 telemetry = Table(
     "usage_telemetry",
     metadata,
-    Column("row", Integer, primary_key=True),
+    Column("row", NUMBER, primary_key=True),
     Column("fingerprint", LargeBinary, nullable=False),
     _number("input_characters"),
     _number("output_characters"),
-    Column("scores", String, nullable=False),
+    Column("scores", WORD, nullable=False),
 )
 
 # Rows that gave way to another attempt of their request.
 superseded = Table(
     "usage_superseded",
     metadata,
-    Column("row", Integer, primary_key=True),
+    Column("row", NUMBER, primary_key=True),
     _number("winner"),
     _number("attempts"),
     _number("entry"),
@@ -99,20 +104,20 @@ superseded = Table(
 accounts = Table(
     "ledger_accounts",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String, nullable=False, unique=True),
+    Column("id", NUMBER, primary_key=True),
+    Column("name", WORD, nullable=False, unique=True),
 )
 
 # Entries: append-only, held by triggers.
 entries = Table(
     "ledger_entries",
     metadata,
-    Column("number", Integer, primary_key=True),
+    Column("number", NUMBER, primary_key=True),
     _number("kind"),
     _number("create_us"),
-    Column("reason", String, nullable=False),
+    Column("reason", WORD, nullable=False),
     _number("corrects"),
-    Column("request_key", String, unique=True),
+    Column("request_key", WORD, unique=True),
     *(
         _number(name)
         for name in ("source", "first_sequence", "first_row", "row_count", "last_price", "charged")
@@ -120,16 +125,16 @@ entries = Table(
     Column("rows_hash", LargeBinary, nullable=False),
     Column("hash", LargeBinary, nullable=False),
     Index("ledger_entries_by_time", "create_us"),
-    Index("ledger_entries_by_row", "first_row", sqlite_where=text("row_count > 0")),
+    Index("ledger_entries_by_row", "first_row", **_only("row_count > 0")),
 )
 
 # Postings: append-only, held by triggers.
 postings = Table(
     "ledger_postings",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("entry", Integer, ForeignKey("ledger_entries.number"), nullable=False),
-    Column("account", Integer, ForeignKey("ledger_accounts.id"), nullable=False),
+    Column("id", NUMBER, primary_key=True),
+    Column("entry", NUMBER, ForeignKey("ledger_entries.number"), nullable=False),
+    Column("account", NUMBER, ForeignKey("ledger_accounts.id"), nullable=False),
     *(_number(name) for name in ("amount", "quantity", "unit", "price", "subject")),
     Index("ledger_postings_by_entry", "entry"),
     Index("ledger_postings_by_account", "account", "entry"),
@@ -139,7 +144,7 @@ postings = Table(
 balances = Table(
     "ledger_balances",
     metadata,
-    Column("account", Integer, ForeignKey("ledger_accounts.id"), primary_key=True),
+    Column("account", NUMBER, ForeignKey("ledger_accounts.id"), primary_key=True),
     _number("high"),
     _number("low"),
 )
@@ -148,12 +153,12 @@ balances = Table(
 prices = Table(
     "prices",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", NUMBER, primary_key=True),
     _number("unit"),
     _number("amount"),
-    Column("project", String, nullable=False),
-    Column("model", String, nullable=False),
-    Column("version", String, nullable=False),
+    Column("project", WORD, nullable=False),
+    Column("model", WORD, nullable=False),
+    Column("version", WORD, nullable=False),
     _number("valid_from_ns"),
     _number("create_us"),
 )
@@ -161,8 +166,8 @@ prices = Table(
 machine_prices = Table(
     "machine_prices",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("pool", String, nullable=False),
+    Column("id", NUMBER, primary_key=True),
+    Column("pool", WORD, nullable=False),
     _number("hourly_amount"),
     _number("machines"),
     _number("valid_from_ns"),
@@ -176,9 +181,9 @@ rollups, family_rollups = (
     Table(
         name,
         metadata,
-        Column("grain", Integer, primary_key=True),
-        Column("start", Integer, primary_key=True),
-        Column("subject", Integer, primary_key=True),
+        Column("grain", NUMBER, primary_key=True),
+        Column("start", NUMBER, primary_key=True),
+        Column("subject", NUMBER, primary_key=True),
         *(_number(name) for name in SUMS),
         sqlite_with_rowid=False,
     )
@@ -189,41 +194,41 @@ rollups, family_rollups = (
 spending = Table(
     "spending",
     metadata,
-    Column("project", String, primary_key=True),
-    Column("month", Integer, primary_key=True),
-    Column("amount", BigInteger, nullable=False),
+    Column("project", WORD, primary_key=True),
+    Column("month", NUMBER, primary_key=True),
+    Column("amount", NUMBER, nullable=False),
     sqlite_with_rowid=False,
 )
 
 spending_alerts = Table(
     "spending_alerts",
     metadata,
-    Column("project", String, primary_key=True),
-    Column("alert", String, primary_key=True),
+    Column("project", WORD, primary_key=True),
+    Column("alert", WORD, primary_key=True),
     _number("monthly_amount"),
-    Column("percents", String, nullable=False),
-    Column("webhook", String, nullable=False),
+    Column("percents", WORD, nullable=False),
+    Column("webhook", WORD, nullable=False),
     _number("create_us"),
 )
 
 spending_notices = Table(
     "spending_notices",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("project", String, nullable=False),
-    Column("alert", String, nullable=False),
+    Column("id", NUMBER, primary_key=True),
+    Column("project", WORD, nullable=False),
+    Column("alert", WORD, nullable=False),
     _number("month"),
     _number("percent"),
     _number("spent"),
     _number("monthly_amount"),
-    Column("webhook", String, nullable=False),
+    Column("webhook", WORD, nullable=False),
     _number("create_us"),
-    Column("deliver_us", Integer),
+    Column("deliver_us", NUMBER),
     UniqueConstraint("project", "alert", "month", "percent", name="spending_notices_once"),
     Index(
         "spending_notices_undelivered",
         "id",
-        sqlite_where=text("deliver_us IS NULL AND webhook <> ''"),
+        **_only("deliver_us IS NULL AND webhook <> ''"),
     ),
 )
 
@@ -231,7 +236,7 @@ spending_notices = Table(
 retention = Table(
     "usage_retention",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", NUMBER, primary_key=True),
     _number("upto_entry"),
     _number("dropped_rows"),
     _number("create_us"),

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.metering.adapters.database import Database
+from services.metering.adapters.statements import Among, run
 from services.metering.domain.spending import Notice, SpendingAlert, reached
 from services.rpc.errors import ResourceExhaustedError
 
@@ -21,7 +22,7 @@ _PRESENT = (
 _UNDELIVERED = (
     "SELECT * FROM (SELECT id, project, alert, month, percent, spent, monthly_amount,"  # noqa: S608 - names of ours
     f" {_PRESENT} AS present, create_us, deliver_us FROM spending_notices AS n"
-    " WHERE deliver_us IS NULL AND webhook <> '' AND id > ?) WHERE"
+    " WHERE deliver_us IS NULL AND webhook <> '' AND id > ?) AS waiting WHERE"
 )
 _OVER = f"{_UNDELIVERED} create_us < ? OR present = ''"
 
@@ -61,7 +62,8 @@ class SqlAlerts:
     async def put(self, alert: SpendingAlert, most: int) -> SpendingAlert:
         def work(connection: sa.Connection) -> SpendingAlert:
             _check_room(connection, alert, most)
-            connection.exec_driver_sql(
+            run(
+                connection,
                 f"INSERT INTO spending_alerts ({_ALERT}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
                 " ON CONFLICT (project, alert) DO UPDATE SET monthly_amount = excluded.monthly_amount,"
                 " percents = excluded.percents, webhook = excluded.webhook",
@@ -83,8 +85,10 @@ class SqlAlerts:
 
     async def delete(self, project: str, alert: str) -> bool:
         def work(connection: sa.Connection) -> bool:
-            found = connection.exec_driver_sql(
-                "DELETE FROM spending_alerts WHERE project = ? AND alert = ?", (project, alert)
+            found = run(
+                connection,
+                "DELETE FROM spending_alerts WHERE project = ? AND alert = ?",
+                (project, alert),
             )
             return found.rowcount > 0
 
@@ -95,10 +99,10 @@ class SqlAlerts:
 
     async def months(self, projects: Collection[str]) -> Sequence[tuple[str, int]]:
         def work(connection: sa.Connection) -> list[tuple[str, int]]:
-            rows = connection.exec_driver_sql(
-                "SELECT project, month FROM spending"
-                " WHERE project IN (SELECT value FROM json_each(?)) ORDER BY month",
-                (json.dumps(sorted(projects)),),
+            rows = run(
+                connection,
+                "SELECT project, month FROM spending WHERE project AMONG ? ORDER BY month",
+                (Among(sorted(projects)),),
             )
             return [(row[0], row[1]) for row in rows]
 
@@ -106,7 +110,8 @@ class SqlAlerts:
 
     async def notices(self, project: str, before: int, most: int) -> Sequence[Notice]:
         def work(connection: sa.Connection) -> list[Notice]:
-            rows = connection.exec_driver_sql(
+            rows = run(
+                connection,
                 f"SELECT {_NOTICE} FROM spending_notices"  # noqa: S608
                 " WHERE (? = '' OR project = ?) AND (? = 0 OR id < ?) ORDER BY id DESC LIMIT ?",
                 (project, project, before, before, most),
@@ -117,8 +122,8 @@ class SqlAlerts:
 
     async def undelivered(self, after: int, most: int) -> Sequence[Notice]:
         def work(connection: sa.Connection) -> list[Notice]:
-            rows = connection.exec_driver_sql(
-                f"{_UNDELIVERED} present <> '' ORDER BY id LIMIT ?", (after, most)
+            rows = run(
+                connection, f"{_UNDELIVERED} present <> '' ORDER BY id LIMIT ?", (after, most)
             )
             return [_notice(row) for row in rows]
 
@@ -126,20 +131,24 @@ class SqlAlerts:
 
     async def delivered(self, notice: Notice, now_us: int) -> None:
         def work(connection: sa.Connection) -> None:
-            connection.exec_driver_sql(
-                "UPDATE spending_notices SET deliver_us = ? WHERE id = ?", (now_us, notice.id)
+            run(
+                connection,
+                "UPDATE spending_notices SET deliver_us = ? WHERE id = ?",
+                (now_us, notice.id),
             )
 
         await self._database.write(lambda c: c.run_sync(work))
 
     async def give_up(self, before_us: int) -> Sequence[Notice]:
         def found(connection: sa.Connection) -> list[Notice]:
-            return [_notice(row) for row in connection.exec_driver_sql(_OVER, (0, before_us))]
+            return [_notice(row) for row in run(connection, _OVER, (0, before_us))]
 
         def work(connection: sa.Connection) -> list[Notice]:
             over = found(connection)
-            connection.exec_driver_sql(
-                "UPDATE spending_notices SET webhook = '' WHERE id = ?", [(one.id,) for one in over]
+            run(
+                connection,
+                "UPDATE spending_notices SET webhook = '' WHERE id = ?",
+                [(one.id,) for one in over],
             )
             return over
 
@@ -149,7 +158,8 @@ class SqlAlerts:
 
 
 def _check_room(connection: sa.Connection, alert: SpendingAlert, most: int) -> None:
-    others = connection.exec_driver_sql(
+    others = run(
+        connection,
         "SELECT count(*) FROM spending_alerts WHERE project = ? AND alert <> ?",
         (alert.project, alert.alert),
     ).scalar_one()
@@ -161,7 +171,8 @@ def _check_room(connection: sa.Connection, alert: SpendingAlert, most: int) -> N
 
 
 def _alerts(connection: sa.Connection, project: str, alert: str = "") -> list[SpendingAlert]:
-    rows = connection.exec_driver_sql(
+    rows = run(
+        connection,
         f"SELECT {_ALERT} FROM spending_alerts"  # noqa: S608 - names of ours
         " WHERE (? = '' OR project = ?) AND (? = '' OR alert = ?) ORDER BY project, alert",
         (project, project, alert, alert),
@@ -170,28 +181,30 @@ def _alerts(connection: sa.Connection, project: str, alert: str = "") -> list[Sp
 
 
 def _tell(connection: sa.Connection, project: str, month: int, now_us: int) -> list[Notice]:
-    spent = connection.exec_driver_sql(
-        "SELECT amount FROM spending WHERE project = ? AND month = ?", (project, month)
+    spent = run(
+        connection, "SELECT amount FROM spending WHERE project = ? AND month = ?", (project, month)
     ).scalar()
     found = []
     for alert in _alerts(connection, project) if spent is not None else ():
         for percent in reached(alert, int(spent or 0)):
             key = (project, alert.alert, month, percent)
-            told = connection.exec_driver_sql(
+            told = run(
+                connection,
                 "SELECT 1 FROM spending_notices"
                 " WHERE project = ? AND alert = ? AND month = ? AND percent = ?",
                 key,
             ).first()
             if told is not None:
                 continue
-            row = connection.exec_driver_sql(
+            row = run(
+                connection,
                 "INSERT INTO spending_notices (project, alert, month, percent, spent,"
-                " monthly_amount, webhook, create_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                " monthly_amount, webhook, create_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
                 (*key, spent, alert.monthly_amount, alert.webhook, now_us),
             )
             found.append(
                 Notice(
-                    id=row.lastrowid,
+                    id=row.scalar_one(),
                     project=project,
                     alert=alert.alert,
                     month=month,

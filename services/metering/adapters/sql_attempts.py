@@ -14,6 +14,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from services.metering.adapters import sql_rows
+from services.metering.adapters.statements import POSTGRES, run
 from services.metering.domain.attempts import Attempt, Loss, RowId, losses
 from services.metering.domain.usage import COLUMNS, ID_BYTES, Kind, Outcome, UsageBatch
 
@@ -38,6 +39,18 @@ _PLAIN = (
     " UNION ALL SELECT id, slot + 1, last FROM wanted WHERE slot < last)"
     f" SELECT {_FIELDS} FROM wanted CROSS JOIN usage_rows AS r"
     f" ON r.odd = 0 AND r.slot = wanted.slot AND r.request_id = wanted.id {_JOINED}"
+)
+# The same for Postgres. `OFFSET 0` keeps it from joining otherwise than id by id, whatever it expects to find.
+_ODD_IN_POSTGRES = (
+    f"SELECT {_FIELDS} FROM unnest(?::bytea[]) AS wanted(id) JOIN LATERAL"  # noqa: S608
+    " (SELECT * FROM usage_rows AS u WHERE u.odd = 1 AND u.request_id = wanted.id OFFSET 0) AS r"
+    f" ON true {_JOINED}"
+)
+_PLAIN_IN_POSTGRES = (
+    f"SELECT {_FIELDS} FROM unnest(?::bytea[], ?::bigint[], ?::bigint[]) AS wanted(id, first, last)"  # noqa: S608
+    " JOIN LATERAL (SELECT u.* FROM generate_series(wanted.first, wanted.last) AS slots(slot),"
+    " LATERAL (SELECT * FROM usage_rows AS p WHERE p.odd = 0 AND p.slot = slots.slot"
+    f" AND p.request_id = wanted.id OFFSET 0) AS u OFFSET 0) AS r ON true {_JOINED}"
 )
 _COUNT = len(COLUMNS)
 _PART, _ATTEMPT, _OUTCOME, _START, _DURATION = range(5)
@@ -89,7 +102,11 @@ def _read(found: Iterable[Sequence[Any]]) -> list[Attempt]:
 
 
 def _odd(connection: sa.Connection, ids: Sequence[bytes]) -> list[Attempt]:
-    return _read(connection.exec_driver_sql(_ODD, (len(ids), b"".join(ids)))) if ids else []
+    if not ids:
+        return []
+    if connection.dialect.name == POSTGRES:
+        return _read(run(connection, _ODD_IN_POSTGRES, (list(set(ids)),)))
+    return _read(run(connection, _ODD, (len(ids), b"".join(ids))))
 
 
 def _plain(connection: sa.Connection, known: Sequence[Attempt]) -> list[Attempt]:
@@ -105,4 +122,7 @@ def _plain(connection: sa.Connection, known: Sequence[Attempt]) -> list[Attempt]
         )
         for low, high in spans.values()
     ]
-    return _read(connection.exec_driver_sql(_PLAIN, (b"".join(spans), json.dumps(slots))))
+    if connection.dialect.name == POSTGRES:
+        firsts, lasts = ([slot[place] for slot in slots] for place in (0, 1))
+        return _read(run(connection, _PLAIN_IN_POSTGRES, (list(spans), firsts, lasts)))
+    return _read(run(connection, _PLAIN, (b"".join(spans), json.dumps(slots))))

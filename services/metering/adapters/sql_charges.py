@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from services.metering.adapters import sql_subjects
 from services.metering.adapters.database import Database
 from services.metering.adapters.sql_reports import conditions
+from services.metering.adapters.statements import run
 from services.metering.domain.focus import DAY_US, Charge
 from services.metering.domain.ledger import EntryKind
 from services.metering.domain.period import Grain
@@ -43,9 +44,7 @@ class SqlCharges:
 
 
 def _days(connection: sa.Connection) -> tuple[int, int] | None:
-    first, last = connection.exec_driver_sql(
-        "SELECT min(create_us), max(create_us) FROM ledger_entries"
-    ).one()
+    first, last = run(connection, "SELECT min(create_us), max(create_us) FROM ledger_entries").one()
     if first is None:
         return None
     return first // DAY_US * 24, last // DAY_US * 24
@@ -70,7 +69,8 @@ def _usage(
 ) -> list[Charge]:
     condition, values = conditions(usage)
     dimensions = "s.project, s.key, s.endpoint, s.model, s.version, p.price"
-    rows = connection.exec_driver_sql(
+    rows = run(
+        connection,
         f"SELECT {dimensions}, sum(p.quantity), sum(p.amount / {_PART}), sum(p.amount % {_PART})"  # noqa: S608
         " FROM ledger_entries AS e JOIN ledger_postings AS p ON p.entry = e.number"
         " JOIN usage_subjects AS s ON s.id = p.subject"
@@ -98,7 +98,8 @@ def _usage(
 
 def _others(connection: sa.Connection, project: str, day: int) -> list[Charge]:
     """Credits and corrections: what they say of projects."""
-    rows = connection.exec_driver_sql(
+    rows = run(
+        connection,
         "SELECT e.number, e.kind, e.reason, a.name, p.amount, e.create_us, c.create_us"
         " FROM ledger_entries AS e JOIN ledger_postings AS p ON p.entry = e.number"
         " JOIN ledger_accounts AS a ON a.id = p.account"
@@ -136,7 +137,8 @@ def _hours(
 ) -> list[HourSums]:
     condition, values = conditions(usage)
     summed = ", ".join(f"r.{name}" for name in SUMS)
-    rows = connection.exec_driver_sql(
+    rows = run(
+        connection,
         f"SELECT r.start, r.subject, {summed} FROM usage_rollups AS r"  # noqa: S608
         " JOIN usage_subjects AS s ON s.id = r.subject"
         " WHERE r.grain = 1 AND (r.start, r.subject) > (?, ?) AND r.start < ?"

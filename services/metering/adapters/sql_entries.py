@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.metering.adapters import sql_subjects
+from services.metering.adapters.statements import run
 from services.metering.domain.ledger import NO_HASH, Entry, EntryKind, EntryNumber, Posting
 from services.metering.domain.price import PriceId
 from services.metering.domain.unit import Unit
@@ -40,14 +41,15 @@ _POST = (
 _PART = 1_000_000  # how many 10^-12 of the currency one of `high` is; `low` is the rest
 _BALANCE = (
     "INSERT INTO ledger_balances (account, high, low) VALUES (?, ?, ?)"
-    " ON CONFLICT (account) DO UPDATE SET high = high + excluded.high, low = low + excluded.low"
+    " ON CONFLICT (account) DO UPDATE SET high = ledger_balances.high + excluded.high,"
+    " low = ledger_balances.low + excluded.low"
 )
 
 
 def head(connection: sa.Connection) -> tuple[int, bytes]:
     """Number and hash of the newest entry."""
-    row = connection.exec_driver_sql(
-        "SELECT number, hash FROM ledger_entries ORDER BY number DESC LIMIT 1"
+    row = run(
+        connection, "SELECT number, hash FROM ledger_entries ORDER BY number DESC LIMIT 1"
     ).first()
     return (row[0], row[1]) if row else (0, NO_HASH)
 
@@ -62,10 +64,11 @@ def append(
     number, before = head(connection)
     stored = replace(entry, number=EntryNumber(number + 1))
     own = stored.digest(before, postings, subjects)
-    connection.exec_driver_sql(_INSERT, (*(getattr(stored, name) for name in _FIELDS), own))
+    run(connection, _INSERT, (*(getattr(stored, name) for name in _FIELDS), own))
     accounts = sql_subjects.account_numbers(connection, [p.account for p in postings])
     if postings:
-        connection.exec_driver_sql(
+        run(
+            connection,
             _POST,
             [
                 (
@@ -90,14 +93,17 @@ def _add_to_balances(
     sums: dict[str, int] = {}
     for posting in postings:
         sums[posting.account] = sums.get(posting.account, 0) + posting.amount
-    connection.exec_driver_sql(
-        _BALANCE, [(accounts[account], *divmod(amount, _PART)) for account, amount in sums.items()]
+    run(
+        connection,
+        _BALANCE,
+        [(accounts[account], *divmod(amount, _PART)) for account, amount in sums.items()],
     )
 
 
 def balances(connection: sa.Connection, prefix: str = "") -> dict[str, int]:
     """Running sums of the accounts whose names begin so."""
-    found = connection.exec_driver_sql(
+    found = run(
+        connection,
         "SELECT a.name, b.high, b.low FROM ledger_balances AS b"
         " JOIN ledger_accounts AS a ON a.id = b.account WHERE substr(a.name, 1, ?) = ? ORDER BY a.name",
         (len(prefix), prefix),
@@ -107,10 +113,11 @@ def balances(connection: sa.Connection, prefix: str = "") -> dict[str, int]:
 
 def summed_balances(connection: sa.Connection) -> dict[str, int]:
     """The same sums of all accounts, from the postings."""
-    found = connection.exec_driver_sql(
+    found = run(
+        connection,
         "SELECT a.name, b.high, b.low FROM (SELECT account, sum(amount / 1000000) AS high,"
         " sum(amount % 1000000) AS low FROM ledger_postings GROUP BY account) AS b"
-        " JOIN ledger_accounts AS a ON a.id = b.account"
+        " JOIN ledger_accounts AS a ON a.id = b.account",
     )
     return {name: high * _PART + low for name, high, low in found}
 
@@ -142,7 +149,8 @@ def read_entries(found: Iterable[Sequence[Any]]) -> list[tuple[Entry, bytes]]:
 
 def one_entry(connection: sa.Connection, number: int) -> Entry:
     """An entry that there is."""
-    found = connection.exec_driver_sql(
+    found = run(
+        connection,
         f"SELECT {ENTRY_FIELDS} FROM ledger_entries AS e WHERE e.number = ?",  # noqa: S608
         (number,),
     )
@@ -152,7 +160,8 @@ def one_entry(connection: sa.Connection, number: int) -> Entry:
 def postings_of(connection: sa.Connection, first: int, last: int) -> dict[int, list[Posting]]:
     """Postings of the entries from `first` to `last`, in the order in which they were written."""
     found: dict[int, list[Posting]] = {}
-    for entry, account, amount, quantity, unit, price, subject in connection.exec_driver_sql(
+    for entry, account, amount, quantity, unit, price, subject in run(
+        connection,
         "SELECT p.entry, a.name, p.amount, p.quantity, p.unit, p.price, p.subject"
         " FROM ledger_postings AS p LEFT JOIN ledger_accounts AS a ON a.id = p.account"
         " WHERE p.entry >= ? AND p.entry <= ? ORDER BY p.id",

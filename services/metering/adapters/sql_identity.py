@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.metering.adapters.database import Database
 from services.metering.adapters.identity_tables import api_keys, projects, signing_keys
+from services.metering.adapters.statements import POSTGRES, Among, run
 from services.metering.domain.api_key import ApiKey, KeyState, Role
 from services.metering.domain.policy import CLOCK_SKEW, in_policy
 from services.metering.domain.project import Project
@@ -36,13 +37,15 @@ _SIGNING_KEY = TypeAdapter(SigningKey)
 
 # However many are wanted, one statement finds them, and those without tags don't come.
 _TAGS_OF_PROJECTS = (
-    "SELECT id, '', json_extract(body, '$.tags') AS tags FROM projects"
-    " WHERE id IN (SELECT value FROM json_each(?)) AND tags <> '{}'"
+    "SELECT * FROM (SELECT id, '', {tags} AS tags FROM projects WHERE id AMONG ?) AS found"
+    " WHERE tags <> '{{}}'"
 )
 _TAGS_OF_KEYS = (
-    "SELECT project, id, json_extract(body, '$.tags') AS tags FROM api_keys"
-    " WHERE id IN (SELECT value FROM json_each(?)) AND tags <> '{}'"
+    "SELECT * FROM (SELECT project, id, {tags} AS tags FROM api_keys WHERE id AMONG ?) AS found"
+    " WHERE tags <> '{{}}'"
 )
+# Not as jsonb, which takes no texts that hold the character 0.
+_TAGS = {POSTGRES: "(body::json -> 'tags')::text", "sqlite": "json_extract(body, '$.tags')"}
 
 
 def _lets_in(now: int) -> sa.ColumnElement[bool]:
@@ -123,9 +126,10 @@ class SqlIdentityView:
             (_TAGS_OF_PROJECTS, {project for project, key in owners if not key}),
             (_TAGS_OF_KEYS, {key for _, key in owners if key}),
         ):
+            said = statement.format(tags=_TAGS[self._connection.dialect.name])
             if wanted:
-                asked = (json.dumps(sorted(wanted)),)
-                rows += (await self._connection.exec_driver_sql(statement, asked)).all()
+                found = await self._connection.run_sync(run, said, (Among(sorted(wanted)),))
+                rows += found.all()
         return await asyncio.to_thread(_tags, rows, owners)  # of many rows it takes long
 
     async def signing_keys(self) -> Sequence[SigningKey]:

@@ -1,34 +1,25 @@
 """The ledger store in the database."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import sqlalchemy as sa
 
 from services.metering.adapters import sql_entries, sql_subjects, sql_verify
 from services.metering.adapters.database import Database
+from services.metering.adapters.statements import Among, run
 from services.metering.domain.ledger import Entry, EntryKind, Posting
 from services.metering.domain.verification import Verification
 from services.metering.ports.ledger_store import StoredEntry
 from services.rpc.errors import AlreadyExistsError
-from services.rpc.sqlite import translated
 
 
 class SqlLedger:
     """A LedgerStore."""
 
-    def __init__(self, database: Database, path: Path) -> None:
-        """Assign only.
-
-        Args:
-            database: the open one.
-            path: its file, which verifications read by themselves: they take long.
-        """
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._path = path
         self._verifying = asyncio.Lock()
 
     async def append(self, entry: Entry, postings: Sequence[Posting]) -> StoredEntry:
@@ -56,28 +47,17 @@ class SqlLedger:
 
     async def verify(self, known_number: int, known_hash: bytes) -> Verification:
         async with self._verifying:  # one after the other: each reads everything
-            return await asyncio.to_thread(_verify, self._path, known_number, known_hash)
-
-
-def _verify(path: Path, known_number: int, known_hash: bytes) -> Verification:
-    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
-    try:
-        with translated("metering"), engine.connect() as plain:
-            connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-            connection.exec_driver_sql("PRAGMA query_only = ON")
-            connection.exec_driver_sql("BEGIN")  # so that all of it sees one state
-            try:
-                return sql_verify.verify(connection, known_number, known_hash)
-            finally:
-                connection.exec_driver_sql("ROLLBACK")
-    finally:
-        engine.dispose()
+            return await self._database.read_apart(
+                lambda connection: sql_verify.verify(connection, known_number, known_hash)
+            )
 
 
 def _append(connection: sa.Connection, entry: Entry, postings: Sequence[Posting]) -> StoredEntry:
     if entry.request_key is not None:
-        known = connection.exec_driver_sql(
-            "SELECT number FROM ledger_entries WHERE request_key = ?", (entry.request_key,)
+        known = run(
+            connection,
+            "SELECT number FROM ledger_entries WHERE request_key = ?",
+            (entry.request_key,),
         ).scalar_one_or_none()
         if known is not None:
             return _repeated(_by_numbers(connection, [known])[0], entry, postings)
@@ -101,10 +81,11 @@ def _by_numbers(connection: sa.Connection, numbers: Sequence[int]) -> list[Store
     if not numbers:
         return []
     entries = sql_entries.read_entries(
-        connection.exec_driver_sql(
+        run(
+            connection,
             f"SELECT {sql_entries.ENTRY_FIELDS} FROM ledger_entries AS e"  # noqa: S608
-            " WHERE e.number IN (SELECT value FROM json_each(?)) ORDER BY e.number DESC",
-            (json.dumps(list(numbers)),),
+            " WHERE e.number AMONG ? ORDER BY e.number DESC",
+            (Among(list(numbers)),),
         )
     )
     postings = {
@@ -134,7 +115,8 @@ def _listed(
             " (SELECT id FROM ledger_accounts WHERE substr(name, 1, ?) = ?))"
         )
         values += [len(prefix), prefix]
-    numbers = connection.exec_driver_sql(
+    numbers = run(
+        connection,
         f"SELECT e.number FROM ledger_entries AS e WHERE {' AND '.join(conditions)}"  # noqa: S608
         " ORDER BY e.number DESC LIMIT ?",
         (*values, most),

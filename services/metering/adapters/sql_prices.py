@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from services.metering.adapters import sql_entries
 from services.metering.adapters.database import Database
+from services.metering.adapters.statements import run
 from services.metering.domain.ledger import Entry, EntryKind, EntryNumber
 from services.metering.domain.machine_price import MachinePrice, MachinePriceId
 from services.metering.domain.price import Price, PriceId
@@ -41,7 +42,7 @@ def load_prices(connection: sa.Connection) -> list[Price]:
             valid_from_ns=row[6],
             create_time=moment(row[7]),
         )
-        for row in connection.exec_driver_sql(f"SELECT {_PRICE_FIELDS} FROM prices ORDER BY id")  # noqa: S608
+        for row in run(connection, f"SELECT {_PRICE_FIELDS} FROM prices ORDER BY id")  # noqa: S608
     ]
 
 
@@ -67,8 +68,9 @@ def load_machine_prices(connection: sa.Connection) -> list[MachinePrice]:
             valid_from_ns=row[4],
             create_time=moment(row[5]),
         )
-        for row in connection.exec_driver_sql(
-            f"SELECT {_MACHINE_FIELDS} FROM machine_prices ORDER BY id"  # noqa: S608
+        for row in run(
+            connection,
+            f"SELECT {_MACHINE_FIELDS} FROM machine_prices ORDER BY id",  # noqa: S608
         )
     ]
 
@@ -89,9 +91,10 @@ class SqlPrices:
 
     async def add(self, price: Price, committed: Committed[Price]) -> Price:
         def work(connection: sa.Connection) -> Price:
-            row = connection.exec_driver_sql(
+            row = run(
+                connection,
                 "INSERT INTO prices (unit, amount, project, model, version, valid_from_ns, create_us)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
                 (
                     int(price.unit),
                     price.amount,
@@ -102,7 +105,7 @@ class SqlPrices:
                     microseconds(price.create_time),
                 ),
             )
-            stored = replace(price, id=PriceId(row.lastrowid))
+            stored = replace(price, id=PriceId(row.scalar_one()))
             _note(connection, stored)
             return stored
 
@@ -112,9 +115,10 @@ class SqlPrices:
         self, price: MachinePrice, committed: Committed[MachinePrice]
     ) -> MachinePrice:
         def work(connection: sa.Connection) -> MachinePrice:
-            row = connection.exec_driver_sql(
+            row = run(
+                connection,
                 "INSERT INTO machine_prices (pool, hourly_amount, machines, valid_from_ns, create_us)"
-                " VALUES (?, ?, ?, ?, ?)",
+                " VALUES (?, ?, ?, ?, ?) RETURNING id",
                 (
                     price.pool,
                     price.hourly_amount,
@@ -123,7 +127,7 @@ class SqlPrices:
                     microseconds(price.create_time),
                 ),
             )
-            stored = replace(price, id=MachinePriceId(row.lastrowid))
+            stored = replace(price, id=MachinePriceId(row.scalar_one()))
             _note(connection, stored)
             return stored
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from services.metering.adapters import sql_entries, sql_request_rows, sql_rollups
 from services.metering.adapters.database import Database
+from services.metering.adapters.statements import run
 from services.metering.domain.ledger import Entry
 from services.metering.domain.period import Grain, spans
 from services.metering.domain.report import Dimension, Span, UsageFilter
@@ -98,9 +99,10 @@ def conditions(usage: UsageFilter) -> tuple[str, tuple[object, ...]]:
 
 
 def _span(connection: sa.Connection) -> Span | None:
-    first, last = connection.exec_driver_sql(
+    first, last = run(
+        connection,
         "SELECT (SELECT start FROM usage_rollups WHERE grain = 1 ORDER BY start LIMIT 1),"
-        " (SELECT start FROM usage_rollups WHERE grain = 1 ORDER BY start DESC LIMIT 1)"
+        " (SELECT start FROM usage_rollups WHERE grain = 1 ORDER BY start DESC LIMIT 1)",
     ).one()
     return None if first is None else Span(first, last + 1)
 
@@ -133,7 +135,7 @@ def _sums(
         )
     found: list[Sequence[Any]] = []
     for period, first, end in spans(span.since, span.until, _coarsest(by)):
-        found += connection.exec_driver_sql(statement, (int(period), first, end, *values)).all()
+        found += run(connection, statement, (int(period), first, end, *values)).all()
     return found
 
 
@@ -170,7 +172,8 @@ def _computed(
     found: dict[tuple[str, int], int] = {}
     start = "start" if grain is not None else "0"
     for period, first, end in spans(span.since, span.until, grain or Grain.MONTH):
-        for pool, at, computed in connection.exec_driver_sql(
+        for pool, at, computed in run(
+            connection,
             f"SELECT s.pool, t.at, sum(t.computed) FROM (SELECT subject, {start} AS at,"  # noqa: S608
             " sum(compute_ns + lost_compute_ns) AS computed FROM usage_family_rollups"
             " WHERE grain = ? AND start >= ? AND start < ? GROUP BY 2, 1) AS t"

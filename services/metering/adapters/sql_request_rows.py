@@ -1,21 +1,19 @@
 """Rows of requests themselves in the database: one request, or page by page for exports."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from services.metering.adapters import sql_rows, sql_subjects
+from services.metering.adapters.statements import Among, run
 from services.metering.domain.period import hour_of
 from services.metering.domain.report import HOUR_NS, UsageFilter
 from services.metering.domain.usage import Kind
 from services.metering.ports.report_store import RequestRows
 
-_ATTEMPTS = (
-    "max(r.attempt, coalesce((SELECT max(w.attempts) FROM usage_superseded AS w"
-    " WHERE w.winner = r.id), 0))"
-)
+# Of the request, as rows that gave way tell; none did: 0.
+_ATTEMPTS = "coalesce((SELECT max(w.attempts) FROM usage_superseded AS w WHERE w.winner = r.id), 0)"
 _WORKER = (
     "(SELECT o.worker FROM ledger_entries AS e JOIN usage_sources AS o ON o.id = e.source"
     " WHERE e.number = r.entry)"
@@ -46,21 +44,21 @@ def after(
         f" WHERE {' AND '.join(found)} AND NOT EXISTS (SELECT 1 FROM usage_superseded AS p"
         " WHERE p.row = r.id AND p.entry <= ?) ORDER BY r.id LIMIT ?"
     )
-    return _read(
-        connection, connection.exec_driver_sql(statement, (*values, last_entry, most)).all()
-    )
+    return _read(connection, run(connection, statement, (*values, last_entry, most)).all())
 
 
 def of_request(connection: sa.Connection, request_id: bytes) -> RequestRows:
     """All rows of one request: its parts and its shadows."""
     not_lost = "NOT EXISTS (SELECT 1 FROM usage_superseded AS p WHERE p.row = r.id)"
-    odd = connection.exec_driver_sql(
+    odd = run(
+        connection,
         f"SELECT {_FIELDS} FROM usage_rows AS r"  # noqa: S608 - names of ours
         f" WHERE r.odd = 1 AND r.request_id = ? AND {not_lost}",
         (request_id,),
     ).all()
     # Plain rows are found by their time; without one, slot after slot is asked.
-    plain = connection.exec_driver_sql(
+    plain = run(
+        connection,
         "WITH RECURSIVE slots(slot) AS (SELECT min(slot) FROM usage_rows WHERE odd = 0 UNION ALL"  # noqa: S608
         " SELECT (SELECT slot FROM usage_rows WHERE odd = 0 AND slot > slots.slot"
         " ORDER BY slot LIMIT 1) FROM slots WHERE slots.slot IS NOT NULL)"
@@ -77,10 +75,11 @@ def _read(connection: sa.Connection, found: Sequence[Sequence[Any]]) -> RequestR
     numbers = sorted(subjects)
     telemetry = {
         row[0]: sql_rows.read_telemetry(row, row[0])
-        for row in connection.exec_driver_sql(
+        for row in run(
+            connection,
             "SELECT row, fingerprint, input_characters, output_characters, scores"
-            " FROM usage_telemetry WHERE row IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(rows.ids)),),
+            " FROM usage_telemetry WHERE row AMONG ?",
+            (Among(list(rows.ids)),),
         )
     }
     return RequestRows(
@@ -88,7 +87,9 @@ def _read(connection: sa.Connection, found: Sequence[Sequence[Any]]) -> RequestR
         request_ids=rows.request_ids,
         rows=rows.rows({number: place for place, number in enumerate(numbers)}),
         subjects=[subjects[number] for number in numbers],
-        attempts=[row[-2] for row in found],
+        attempts=[
+            max(row[-2], int(own)) for row, own in zip(found, rows.columns["attempt"], strict=True)
+        ],
         entries=rows.entries,
         workers=[row[-1] or "" for row in found],
         telemetry=telemetry,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import sqlalchemy as sa
 
+from services.metering.adapters.statements import run
 from services.metering.domain.period import Grain
 from services.metering.domain.sums import SUMS
 
@@ -12,7 +13,7 @@ _ROLLUPS, FAMILIES = "usage_rollups", "usage_family_rollups"
 
 
 def _upsert(table: str) -> str:
-    sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in SUMS)
+    sums = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in SUMS)
     return (
         f"INSERT INTO {table} (grain, start, subject, {_SUMMED})"  # noqa: S608 - names of ours
         f" VALUES ({', '.join('?' * (len(SUMS) + 3))})"
@@ -35,7 +36,7 @@ def add(
     for table in (_ROLLUPS, FAMILIES):
         rows = sorted((*key[1:], *sums) for key, sums in kept.items() if key[0] == table)
         if rows:
-            connection.exec_driver_sql(_upsert(table), rows)
+            run(connection, _upsert(table), rows)
 
 
 def _add(
@@ -55,8 +56,9 @@ def add_spending(connection: sa.Connection, spent: Iterable[tuple[str, int, int]
     """Add to what projects (their ids) spent in months."""
     rows = list(spent)
     if rows:
-        connection.exec_driver_sql(
+        run(
+            connection,
             "INSERT INTO spending (project, month, amount) VALUES (?, ?, ?)"
-            " ON CONFLICT (project, month) DO UPDATE SET amount = amount + excluded.amount",
+            " ON CONFLICT (project, month) DO UPDATE SET amount = spending.amount + excluded.amount",
             rows,
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from services.metering.adapters.statements import Among, run
 from services.metering.domain.attempts import may_have_rivals
 from services.metering.domain.charge import Rows
 from services.metering.domain.ledger import scores_text
@@ -64,7 +65,8 @@ def insert(
     count = len(batch)
     columns = [batch.columns[name] for name in COLUMNS]
     odd, slot = odd_of(batch.columns), batch.columns["start_ns"] >> SLOT_BITS
-    connection.exec_driver_sql(
+    run(
+        connection,
         _INSERT,
         list(
             zip(
@@ -100,9 +102,13 @@ _ODD: Column = np.array(
 
 def _insert_telemetry(connection: sa.Connection, told: Sequence[Telemetry], first_row: int) -> None:
     if told:
-        connection.exec_driver_sql(
-            "INSERT OR REPLACE INTO usage_telemetry"
-            " (row, fingerprint, input_characters, output_characters, scores) VALUES (?, ?, ?, ?, ?)",
+        run(
+            connection,
+            "INSERT INTO usage_telemetry"
+            " (row, fingerprint, input_characters, output_characters, scores) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (row) DO UPDATE SET fingerprint = excluded.fingerprint,"
+            " input_characters = excluded.input_characters,"
+            " output_characters = excluded.output_characters, scores = excluded.scores",
             [
                 (
                     first_row + one.row,
@@ -119,7 +125,8 @@ def _insert_telemetry(connection: sa.Connection, told: Sequence[Telemetry], firs
 def of_entries(connection: sa.Connection, first_row: int, count: int) -> StoredRows:
     """Rows with these ids, in their order."""
     return stored(
-        connection.exec_driver_sql(
+        run(
+            connection,
             f"SELECT {SELECTED} FROM usage_rows AS r WHERE r.id >= ? AND r.id < ? ORDER BY r.id",  # noqa: S608
             (first_row, first_row + count),
         )
@@ -128,7 +135,8 @@ def of_entries(connection: sa.Connection, first_row: int, count: int) -> StoredR
 
 def are_found_by(connection: sa.Connection, rows: StoredRows, first_row: int, count: int) -> bool:
     """Whether what the indices go by is what the rows say."""
-    there = connection.exec_driver_sql(
+    there = run(
+        connection,
         "SELECT slot, odd FROM usage_rows WHERE id >= ? AND id < ? ORDER BY id",
         (first_row, first_row + count),
     ).all()
@@ -146,7 +154,8 @@ def telemetry_of(connection: sa.Connection, first_row: int, count: int) -> list[
     """What is known of the texts of these rows."""
     return [
         read_telemetry(row, first_row)
-        for row in connection.exec_driver_sql(
+        for row in run(
+            connection,
             "SELECT row, fingerprint, input_characters, output_characters, scores"
             " FROM usage_telemetry WHERE row >= ? AND row < ? ORDER BY row",
             (first_row, first_row + count),
@@ -157,9 +166,10 @@ def telemetry_of(connection: sa.Connection, first_row: int, count: int) -> list[
 def by_ids(connection: sa.Connection, ids: Sequence[int]) -> StoredRows:
     """Rows with these ids, in the order of the ids."""
     return stored(
-        connection.exec_driver_sql(
+        run(
+            connection,
             f"SELECT {SELECTED} FROM usage_rows AS r"  # noqa: S608
-            " WHERE r.id IN (SELECT value FROM json_each(?)) ORDER BY r.id",
-            (json.dumps(list(ids)),),
+            " WHERE r.id AMONG ? ORDER BY r.id",
+            (Among(list(ids)),),
         )
     )

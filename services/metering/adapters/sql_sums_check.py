@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 
 from services.metering.adapters import sql_entries
+from services.metering.adapters.statements import run
 from services.metering.domain.period import Grain
 from services.metering.domain.sums import SUMS
 from services.metering.domain.unit import Unit
@@ -27,7 +28,7 @@ def check_sources(
     """Each outbox is where its entries end."""
     there = {
         row[0]: (row[1], row[2])
-        for row in connection.exec_driver_sql("SELECT id, source, next_sequence FROM usage_sources")
+        for row in run(connection, "SELECT id, source, next_sequence FROM usage_sources")
     }
     for number in sorted({*there, *sequences}):
         source, following = there.get(number, (f"number {number}", 0))
@@ -86,7 +87,8 @@ def _joined(values: Sequence[int]) -> list[int]:
 
 
 def _rollup_totals(connection: sa.Connection, grain: Grain) -> dict[int, list[int]]:
-    rows = connection.exec_driver_sql(
+    rows = run(
+        connection,
         f"SELECT subject, {_summed(SUMS)} FROM usage_rollups WHERE grain = ? GROUP BY subject",  # noqa: S608
         (int(grain),),
     )
@@ -96,9 +98,10 @@ def _rollup_totals(connection: sa.Connection, grain: Grain) -> dict[int, list[in
 def _posted(connection: sa.Connection) -> dict[tuple[int, Unit], tuple[int, int]]:
     """Quantity and amount by subject and unit."""
     found = {}
-    for row in connection.exec_driver_sql(
+    for row in run(
+        connection,
         f"SELECT subject, unit, {_summed(('quantity', 'amount'))} FROM ledger_postings"  # noqa: S608
-        " WHERE subject > 0 GROUP BY subject, unit"
+        " WHERE subject > 0 GROUP BY subject, unit",
     ):
         quantity, amount = _joined(row[2:])
         found[row[0], Unit(row[1])] = quantity, amount
@@ -136,9 +139,10 @@ def check_moments(
     """No sum lies in an hour in which its requests didn't begin."""
     there = {
         row[0]: row[1]
-        for row in connection.exec_driver_sql(
+        for row in run(
+            connection,
             "SELECT subject, sum(start * (requests + lost_attempts)) FROM usage_rollups"
-            " WHERE grain = 1 GROUP BY subject"
+            " WHERE grain = 1 GROUP BY subject",
         )
     }
     for subject in sorted({*there, *moments}):
@@ -165,7 +169,8 @@ def _by_period(
     """Requests and charged amounts of a grain's sums, by subject and period."""
     found: dict[tuple[int, int], tuple[int, int]] = {}
     start = "start - start % 24" if grain is Grain.HOUR else "start"
-    for subject, begins, requests, charged in connection.exec_driver_sql(
+    for subject, begins, requests, charged in run(
+        connection,
         f"SELECT subject, {start}, sum(requests + lost_attempts), sum(charged) FROM usage_rollups"  # noqa: S608
         " WHERE grain = ? GROUP BY 1, 2",
         (int(grain),),
@@ -188,7 +193,7 @@ def _check_families(connection: sa.Connection, found: Verification) -> None:
     )
     kept = f"SELECT grain, start, subject, {', '.join(SUMS)} FROM usage_family_rollups"  # noqa: S608
     for one, other in ((summed, kept), (kept, summed)):
-        for row in connection.exec_driver_sql(f"{one} EXCEPT {other}"):
+        for row in run(connection, f"{one} EXCEPT {other}"):
             found.add(
                 "ROLLUP_MISMATCH",
                 f"{Grain(row[0]).name.lower()} sums of family {row[2]}",
@@ -199,14 +204,15 @@ def _check_families(connection: sa.Connection, found: Verification) -> None:
 def _check_spending(connection: sa.Connection, found: Verification) -> None:
     kept = {
         (row[0], row[1]): row[2]
-        for row in connection.exec_driver_sql("SELECT project, month, amount FROM spending")
+        for row in run(connection, "SELECT project, month, amount FROM spending")
         if row[2]
     }
     summed = {
         (row[0], row[1]): row[2]
-        for row in connection.exec_driver_sql(
+        for row in run(
+            connection,
             "SELECT s.project, r.start, sum(r.charged) FROM usage_rollups AS r"
-            " JOIN usage_subjects AS s ON s.id = r.subject WHERE r.grain = 3 GROUP BY 1, 2"
+            " JOIN usage_subjects AS s ON s.id = r.subject WHERE r.grain = 3 GROUP BY 1, 2",
         )
         if row[2]
     }
@@ -222,12 +228,13 @@ def _check_spending(connection: sa.Connection, found: Verification) -> None:
 
 def check_duplicates(connection: sa.Connection, found: Verification) -> None:
     """No request counts twice."""
-    for row in connection.exec_driver_sql(
-        "SELECT hex(r.request_id), r.part, count(*) FROM usage_rows AS r"
+    for row in run(
+        connection,
+        "SELECT r.request_id, r.part, count(*) FROM usage_rows AS r"
         " JOIN usage_subjects AS s ON s.id = r.subject"
         " LEFT JOIN usage_superseded AS p ON p.row = r.id"
         " WHERE r.odd = 1 AND r.attempt > 1 AND p.row IS NULL"
         " GROUP BY r.request_id, r.part, s.kind = ? HAVING count(*) > 1",
         (int(Kind.SHADOW),),
     ):
-        found.add("DUPLICATE_REQUEST", row[0].lower(), f"part {row[1]} counts {row[2]} times")
+        found.add("DUPLICATE_REQUEST", row[0].hex(), f"part {row[1]} counts {row[2]} times")

@@ -14,6 +14,7 @@ from services.metering.adapters import (
     sql_subjects,
 )
 from services.metering.adapters.database import Database
+from services.metering.adapters.statements import run
 from services.metering.domain.attempts import Loss
 from services.metering.domain.charge import Rows, Tally, Tariff, count, count_lost
 from services.metering.domain.ledger import (
@@ -108,7 +109,8 @@ def _record(
         return Recorded(wanted)
     fresh = usage.after(known) if known else usage
     recorded = _store(connection, fresh, tariff(), (source, at))
-    connection.exec_driver_sql(
+    run(
+        connection,
         "UPDATE usage_sources SET next_sequence = ?, update_us = ?, worker = ?, pool = ? WHERE id = ?",
         (recorded.next_sequence, at, usage.worker, usage.pool, source),
     )
@@ -118,14 +120,15 @@ def _record(
 def _source(connection: sa.Connection, usage: UsageBatch, at: int) -> tuple[int, int]:
     """Number of the outbox, and of the row that is wanted next."""
     find = "SELECT id, next_sequence FROM usage_sources WHERE source = ?"
-    row = connection.exec_driver_sql(find, (usage.source,)).first()
+    row = run(connection, find, (usage.source,)).first()
     if row is None:
-        connection.exec_driver_sql(
+        run(
+            connection,
             "INSERT INTO usage_sources (source, worker, pool, next_sequence, update_us)"
             " VALUES (?, ?, ?, 0, ?)",
             (usage.source, usage.worker, usage.pool, at),
         )
-        row = connection.exec_driver_sql(find, (usage.source,)).one()
+        row = run(connection, find, (usage.source,)).one()
     return row[0], row[1]
 
 
@@ -166,7 +169,8 @@ def _store(
         known,
     )
     if losses:
-        connection.exec_driver_sql(
+        run(
+            connection,
             "INSERT INTO usage_superseded (row, winner, attempts, entry) VALUES (?, ?, ?, ?)",
             [(loss.loser.row, loss.winner, loss.attempts, batch.entry) for loss in losses],
         )
@@ -193,9 +197,10 @@ def _begun(connection: sa.Connection, usage: UsageBatch, tariff: Tariff) -> _Bat
 
 def _next_row(connection: sa.Connection) -> int:
     # From the entries, which are never dropped: a row's id is not used again after retention.
-    row = connection.exec_driver_sql(
+    row = run(
+        connection,
         "SELECT first_row + row_count FROM ledger_entries WHERE row_count > 0"
-        " ORDER BY first_row DESC LIMIT 1"
+        " ORDER BY first_row DESC LIMIT 1",
     ).first()
     return int(row[0]) if row else 1
 
@@ -230,8 +235,8 @@ def _take_back(connection: sa.Connection, batch: _Batch, tally: Tally, ids: Sequ
 
 def entry_tariff(connection: sa.Connection, number: int, book: PriceBook) -> Tariff:
     """By what an entry's rows were charged."""
-    last, charged = connection.exec_driver_sql(
-        "SELECT last_price, charged FROM ledger_entries WHERE number = ?", (number,)
+    last, charged = run(
+        connection, "SELECT last_price, charged FROM ledger_entries WHERE number = ?", (number,)
     ).one()
     return Tariff(book.as_of(PriceId(last)), outcomes_of(charged))
 
@@ -262,7 +267,8 @@ def _families(connection: sa.Connection, batch: _Batch) -> dict[int, int]:
 def _drop(connection: sa.Connection, moment_us: int, at: int) -> int:
     """Drop the oldest rows; some at a time, so that recording goes on."""
     before = dropped_upto(connection)
-    found = connection.exec_driver_sql(
+    found = run(
+        connection,
         "SELECT number, first_row, row_count FROM ledger_entries"
         " WHERE number > ? AND row_count > 0 AND create_us < ? ORDER BY number LIMIT ?",
         (before, moment_us, _ENTRIES_AT_ONCE),
@@ -273,19 +279,18 @@ def _drop(connection: sa.Connection, moment_us: int, at: int) -> int:
         if dropped >= _DROPPED_AT_ONCE:
             break
     if dropped:
-        connection.exec_driver_sql(
+        run(
+            connection,
             "INSERT INTO usage_retention (upto_entry, dropped_rows, create_us) VALUES (?, ?, ?)",
             (last, dropped, at),
         )
-        connection.exec_driver_sql("DELETE FROM usage_telemetry WHERE row < ?", (end,))
-        connection.exec_driver_sql("DELETE FROM usage_rows WHERE id < ?", (end,))
+        run(connection, "DELETE FROM usage_telemetry WHERE row < ?", (end,))
+        run(connection, "DELETE FROM usage_rows WHERE id < ?", (end,))
     return dropped
 
 
 def dropped_upto(connection: sa.Connection) -> int:
     """The last entry whose rows were dropped; 0: none."""
     return int(
-        connection.exec_driver_sql(
-            "SELECT coalesce(max(upto_entry), 0) FROM usage_retention"
-        ).scalar_one()
+        run(connection, "SELECT coalesce(max(upto_entry), 0) FROM usage_retention").scalar_one()
     )

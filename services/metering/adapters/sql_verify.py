@@ -14,6 +14,7 @@ from services.metering.adapters import (
     sql_sums_check,
 )
 from services.metering.adapters.sql_usage import dropped_upto
+from services.metering.adapters.statements import run
 from services.metering.domain.charge import Tally, Tariff, count, count_lost
 from services.metering.domain.ledger import (
     NO_HASH,
@@ -116,7 +117,8 @@ def _look(
 
 def _entries_after(connection: sa.Connection, number: int) -> list[tuple[Entry, bytes]]:
     return sql_entries.read_entries(
-        connection.exec_driver_sql(
+        run(
+            connection,
             f"SELECT {sql_entries.ENTRY_FIELDS} FROM ledger_entries AS e WHERE e.number > ?"  # noqa: S608
             " ORDER BY e.number LIMIT ?",
             (number, _ENTRIES_AT_ONCE),
@@ -181,7 +183,8 @@ def _check_rows(
     walk: _Walk, entry: Entry, rows: sql_rows.StoredRows, postings: Sequence[Posting]
 ) -> None:
     name = f"ledgerEntries/{entry.number}"
-    superseded = walk.connection.exec_driver_sql(
+    superseded = run(
+        walk.connection,
         "SELECT row, winner, attempts FROM usage_superseded WHERE entry = ? ORDER BY row",
         (entry.number,),
     ).all()
@@ -281,8 +284,9 @@ def _check_strays(walk: _Walk) -> None:
         ("usage_superseded", "entry NOT IN (SELECT number FROM ledger_entries)"),
         ("usage_telemetry", f"row >= {walk.next_row} OR row < 1"),
     ):
-        strays = walk.connection.exec_driver_sql(
-            f"SELECT count(*) FROM {table} WHERE {condition}"  # noqa: S608 - names of ours
+        strays = run(
+            walk.connection,
+            f"SELECT count(*) FROM {table} WHERE {condition}",  # noqa: S608 - names of ours
         ).scalar_one()
         if strays:
             walk.found.add("ROWS_CHANGED", table, f"{strays} rows that belong to no entry")
@@ -290,11 +294,11 @@ def _check_strays(walk: _Walk) -> None:
 
 def _check_dropped(walk: _Walk) -> None:
     """Retention has dropped what it says, and nothing else."""
-    told = walk.connection.exec_driver_sql(
-        "SELECT coalesce(sum(dropped_rows), 0) FROM usage_retention"
+    told = run(
+        walk.connection, "SELECT coalesce(sum(dropped_rows), 0) FROM usage_retention"
     ).scalar_one()
-    there = walk.connection.exec_driver_sql(
-        "SELECT count(*) FROM usage_rows WHERE entry <= ?", (walk.dropped,)
+    there = run(
+        walk.connection, "SELECT count(*) FROM usage_rows WHERE entry <= ?", (walk.dropped,)
     ).scalar_one()
     if told != walk.found.dropped_rows or there:
         walk.found.add(

@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from services.metering.adapters.sql_ledger import SqlLedger
 from services.metering.adapters.sql_prices import SqlPrices
 from services.metering.adapters.sql_reports import SqlReports
 from services.metering.adapters.sql_usage import SqlUsage
+from services.metering.adapters.statements import run
 from services.metering.domain.charge import Tariff
 from services.metering.domain.sums import SUMS
 from services.metering.domain.unit import Unit
@@ -24,6 +25,7 @@ from services.metering.drivers.price_list import PriceInput, PriceList
 from services.metering.ports.usage_store import Recorded
 from services.rpc.errors import NotFoundError
 from services.rpc.names import ProjectName
+from services.rpc.postgres import Target
 from services.rpc.sqlite import open_engine
 from tests.manual_clock import ManualClock
 
@@ -49,11 +51,11 @@ KNOWN = KnownProjects("acme", "other")
 class LedgerWorld:
     """Its parts, and shorter words for what tests do."""
 
-    def __init__(self, database: Database, clock: ManualClock, path: Path) -> None:
+    def __init__(self, database: Database, clock: ManualClock) -> None:
         self.database = database
         self.clock = clock
         self.usage = SqlUsage(database, clock)
-        self.ledger = SqlLedger(database, path)
+        self.ledger = SqlLedger(database)
         self.reports = SqlReports(database)
         self.prices = PriceList(SqlPrices(database), KNOWN, clock)
 
@@ -87,24 +89,29 @@ class LedgerWorld:
 
     async def sql(self, statement: str, *values: object) -> list[tuple[object, ...]]:
         def work(connection: sa.Connection) -> list[tuple[object, ...]]:
-            return [tuple(row) for row in connection.exec_driver_sql(statement, values)]
+            return [tuple(row) for row in run(connection, statement, values)]
 
         return await self.database.read(lambda connection: connection.run_sync(work))
 
 
 @asynccontextmanager
-async def opened(path: Path, clock: ManualClock | None = None) -> AsyncIterator[LedgerWorld]:
-    """The ledger in this file, which is up to date."""
+async def opened(
+    ledger: Path | Target, clock: ManualClock | None = None
+) -> AsyncIterator[LedgerWorld]:
+    """The ledger in this file or database, which is up to date."""
     if clock is None:
         clock = ManualClock()
         clock.set_wall(NOW)
-    engine = open_engine(path)
-    try:
-        world = LedgerWorld(Database(engine), clock, path)
+    async with AsyncExitStack() as stack:
+        if isinstance(ledger, Path):
+            engine = open_engine(ledger)
+            stack.push_async_callback(engine.dispose)
+            database = Database(engine)
+        else:
+            database = await stack.enter_async_context(Database.open(ledger))
+        world = LedgerWorld(database, clock)
         await world.prices.load()
         yield world
-    finally:
-        await engine.dispose()
 
 
 @lru_cache

@@ -15,6 +15,8 @@ from services.metering.domain.budget import Budget, BudgetName, BudgetUnit
 from services.metering.domain.budget_account import Account, Lease
 from services.metering.ports.budget_store import BudgetStore
 from services.rpc.calendar_window import WindowKind
+from services.rpc.postgres import Target
+from tests.metering_postgres import target_of
 
 FULL = Budget(
     uid="u1",
@@ -42,12 +44,15 @@ ACCOUNT = Account(
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BudgetStore]:
     if request.param == "memory":
         yield MemoryBudgetStore()
         return
-    async with Database.open(tmp_path / "metering.db") as database:
+    place: Path | Target = tmp_path / "metering.db"
+    if request.param == "postgres":
+        place = target_of(request.getfixturevalue("metering_url"))
+    async with Database.open(place) as database:
         yield SqlBudgetStore(database)
 
 

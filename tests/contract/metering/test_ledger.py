@@ -25,6 +25,7 @@ from services.rpc.errors import (
     NotFoundError,
 )
 from services.rpc.names import ProjectName
+from services.rpc.postgres import Target
 from services.rpc.sqlite import open_engine
 from tests.contract.metering.ledger_world import CHARGED, KNOWN, LedgerWorld, new_ledger, opened
 from tests.manual_clock import ManualClock
@@ -35,8 +36,8 @@ WORDS = {"input_tokens": 10, "output_tokens": 4}
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[LedgerWorld]:
-    async with opened(new_ledger(tmp_path)) as world:
+async def world(ledger: Path | Target) -> AsyncIterator[LedgerWorld]:
+    async with opened(ledger) as world:
         await world.price(Unit.OUTPUT_TOKEN, "0.5")
         yield world
 

@@ -17,7 +17,8 @@ from services.metering.domain.spending import AlertInput, Notice, checked_alert
 from services.metering.domain.unit import Unit
 from services.metering.drivers.spending import Spending
 from services.rpc.errors import NotFoundError, ResourceExhaustedError
-from tests.contract.metering.ledger_world import KNOWN, LedgerWorld, new_ledger, opened
+from services.rpc.postgres import Target
+from tests.contract.metering.ledger_world import KNOWN, LedgerWorld, opened
 from tests.metering_usage import Told, batch_of
 
 NAME = "projects/acme/spendingAlerts/monthly"
@@ -55,8 +56,8 @@ async def hook(*answers: int) -> AsyncIterator[Hook]:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[LedgerWorld]:
-    async with opened(new_ledger(tmp_path)) as world:
+async def world(ledger: Path | Target) -> AsyncIterator[LedgerWorld]:
+    async with opened(ledger) as world:
         await world.price(Unit.OUTPUT_TOKEN, "0.5")
         yield world
 

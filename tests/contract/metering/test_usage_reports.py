@@ -35,6 +35,7 @@ from services.metering.ports.identity_store import (
 )
 from services.rpc.errors import InvalidArgumentError, NotFoundError
 from services.rpc.names import ProjectName
+from services.rpc.postgres import Target
 from tests.contract.metering.ledger_world import KNOWN, LedgerWorld, new_ledger, opened
 from tests.metering_usage import PROJECT, START_NS, Told, batch_of, request_id
 from tests.unit.metering.identities import key, project, signing
@@ -106,8 +107,8 @@ def tags(world: LedgerWorld) -> TagReads:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[LedgerWorld]:
-    async with opened(new_ledger(tmp_path)) as world:
+async def world(ledger: Path | Target) -> AsyncIterator[LedgerWorld]:
+    async with opened(ledger) as world:
         world.clock.set_wall(START + timedelta(days=2))
         await tagged(SqlIdentityStore(world.database))
         await world.price(Unit.OUTPUT_TOKEN, "0.0000015")

@@ -1,11 +1,16 @@
 """Usage, the ledger and prices."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0002"
 down_revision = "0001"
 
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite's INTEGER has 64 bits
+# Postgres would order texts by a language otherwise.
+_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _COUNTS = (
     "part",
     "attempt",
@@ -60,15 +65,15 @@ _FOREVER = (
 
 
 def _numbers(*names: str) -> list[sa.Column[int]]:
-    return [sa.Column(name, sa.Integer, nullable=False) for name in names]
+    return [sa.Column(name, _NUMBER, nullable=False) for name in names]
 
 
 def _words(*names: str) -> list[sa.Column[str]]:
-    return [sa.Column(name, sa.Text, nullable=False) for name in names]
+    return [sa.Column(name, _TEXT, nullable=False) for name in names]
 
 
 def _id(name: str = "id") -> sa.Column[int]:
-    return sa.Column(name, sa.Integer, primary_key=True)
+    return sa.Column(name, _NUMBER, primary_key=True)
 
 
 def _blob(name: str) -> sa.Column[bytes]:
@@ -79,16 +84,26 @@ def _table(name: str, *parts: sa.schema.SchemaItem, with_rowid: bool = True) -> 
     op.create_table(name, *parts, sqlite_with_rowid=with_rowid)
 
 
-def _whole(*names: str) -> sa.CheckConstraint:
-    """A sum that grows out of 64 bits is an error, and never a rounded number."""
-    return sa.CheckConstraint(" AND ".join(f"typeof({name}) = 'integer'" for name in names))
+def _only(condition: str) -> dict[str, Any]:
+    """An index of rows of which this holds."""
+    return {f"{engine}_where": sa.text(condition) for engine in ("sqlite", "postgresql")}
+
+
+def _whole(*names: str) -> list[sa.CheckConstraint]:
+    """A sum that grows out of 64 bits is an error, and never a rounded number. Postgres sees to that by itself."""
+    condition = " AND ".join(f"typeof({name}) = 'integer'" for name in names)
+    return [sa.CheckConstraint(condition)] if _is_sqlite() else []
+
+
+def _is_sqlite() -> bool:
+    return op.get_bind().dialect.name == "sqlite"
 
 
 def _usage() -> None:
     _table(
         "usage_sources",
         _id(),
-        sa.Column("source", sa.Text, nullable=False, unique=True),
+        sa.Column("source", _TEXT, nullable=False, unique=True),
         *_words("worker", "pool"),
         *_numbers("next_sequence", "update_us"),
     )
@@ -104,10 +119,8 @@ def _usage() -> None:
     _table(
         "usage_rows", _id(), *_numbers("entry", "subject"), _blob("request_id"), *_numbers(*_COUNTS)
     )
-    op.create_index(
-        "usage_rows_plain", "usage_rows", ["slot", "request_id"], sqlite_where=sa.text("odd = 0")
-    )
-    op.create_index("usage_rows_odd", "usage_rows", ["request_id"], sqlite_where=sa.text("odd = 1"))
+    op.create_index("usage_rows_plain", "usage_rows", ["slot", "request_id"], **_only("odd = 0"))
+    op.create_index("usage_rows_odd", "usage_rows", ["request_id"], **_only("odd = 1"))
     _table(
         "usage_telemetry",
         _id("row"),
@@ -123,24 +136,24 @@ def _usage() -> None:
         _table(
             table,
             *(
-                sa.Column(name, sa.Integer, primary_key=True, autoincrement=False)
+                sa.Column(name, _NUMBER, primary_key=True, autoincrement=False)
                 for name in ("grain", "start", "subject")
             ),
             *_numbers(*_SUMS),
-            _whole("charged", "compute_ns", "queue_ns", "duration_ns", "lost_compute_ns"),
+            *_whole("charged", "compute_ns", "queue_ns", "duration_ns", "lost_compute_ns"),
             with_rowid=False,
         )
 
 
 def _ledger() -> None:
-    _table("ledger_accounts", _id(), sa.Column("name", sa.Text, nullable=False, unique=True))
+    _table("ledger_accounts", _id(), sa.Column("name", _TEXT, nullable=False, unique=True))
     _table(
         "ledger_entries",
         _id("number"),
         *_numbers("kind", "create_us"),
         *_words("reason"),
         *_numbers("corrects"),
-        sa.Column("request_key", sa.Text, unique=True),
+        sa.Column("request_key", _TEXT, unique=True),
         *_numbers("source", "first_sequence", "first_row", "row_count", "last_price", "charged"),
         _blob("rows_hash"),
         _blob("hash"),
@@ -149,24 +162,24 @@ def _ledger() -> None:
         "ledger_entries_by_row",
         "ledger_entries",
         ["first_row"],
-        sqlite_where=sa.text("row_count > 0"),
+        **_only("row_count > 0"),
     )
     op.create_index("ledger_entries_by_time", "ledger_entries", ["create_us"])
     _table(
         "ledger_postings",
         _id(),
-        sa.Column("entry", sa.Integer, sa.ForeignKey("ledger_entries.number"), nullable=False),
-        sa.Column("account", sa.Integer, sa.ForeignKey("ledger_accounts.id"), nullable=False),
+        sa.Column("entry", _NUMBER, sa.ForeignKey("ledger_entries.number"), nullable=False),
+        sa.Column("account", _NUMBER, sa.ForeignKey("ledger_accounts.id"), nullable=False),
         *_numbers("amount", "quantity", "unit", "price", "subject"),
-        _whole("amount", "quantity"),
+        *_whole("amount", "quantity"),
     )
     op.create_index("ledger_postings_by_entry", "ledger_postings", ["entry"])
     op.create_index("ledger_postings_by_account", "ledger_postings", ["account", "entry"])
     _table(
         "ledger_balances",
-        sa.Column("account", sa.Integer, sa.ForeignKey("ledger_accounts.id"), primary_key=True),
+        sa.Column("account", _NUMBER, sa.ForeignKey("ledger_accounts.id"), primary_key=True),
         *_numbers("high", "low"),
-        _whole("high", "low"),
+        *_whole("high", "low"),
     )
 
 
@@ -189,16 +202,16 @@ def _prices() -> None:
 def _spending() -> None:
     _table(
         "spending",
-        sa.Column("project", sa.Text, primary_key=True),
-        sa.Column("month", sa.Integer, primary_key=True),
+        sa.Column("project", _TEXT, primary_key=True),
+        sa.Column("month", _NUMBER, primary_key=True),
         *_numbers("amount"),
-        _whole("amount"),
+        *_whole("amount"),
         with_rowid=False,
     )
     _table(
         "spending_alerts",
-        sa.Column("project", sa.Text, primary_key=True),
-        sa.Column("alert", sa.Text, primary_key=True),
+        sa.Column("project", _TEXT, primary_key=True),
+        sa.Column("alert", _TEXT, primary_key=True),
         *_numbers("monthly_amount"),
         *_words("percents", "webhook"),
         *_numbers("create_us"),
@@ -210,19 +223,50 @@ def _spending() -> None:
         *_numbers("month", "percent", "spent", "monthly_amount"),
         *_words("webhook"),
         *_numbers("create_us"),
-        sa.Column("deliver_us", sa.Integer),
+        sa.Column("deliver_us", _NUMBER),
         sa.UniqueConstraint("project", "alert", "month", "percent", name="spending_notices_once"),
     )
     op.create_index(
         "spending_notices_undelivered",
         "spending_notices",
         ["id"],
-        sqlite_where=sa.text("deliver_us IS NULL AND webhook <> ''"),
+        **_only("deliver_us IS NULL AND webhook <> ''"),
     )
 
 
 def _forever() -> None:
     """What is written stays as it is, whoever asks."""
+    (_forever_in_sqlite if _is_sqlite() else _forever_in_postgres)()
+
+
+def _forever_in_postgres() -> None:
+    op.execute(
+        "CREATE FUNCTION metering_append_only() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END $$"
+    )
+    for table in _FOREVER:
+        op.execute(
+            f"CREATE TRIGGER {table}_forever BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}"
+            " FOR EACH STATEMENT EXECUTE FUNCTION metering_append_only()"
+        )
+    op.execute(
+        "CREATE TRIGGER usage_rows_no_update BEFORE UPDATE OR TRUNCATE ON usage_rows"
+        " FOR EACH STATEMENT EXECUTE FUNCTION metering_append_only()"
+    )
+    op.execute(
+        "CREATE FUNCTION metering_rows_kept() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN IF EXISTS (SELECT 1 FROM gone WHERE entry >"
+        " (SELECT coalesce(max(upto_entry), 0) FROM usage_retention)) THEN"
+        " RAISE EXCEPTION 'usage_rows are kept until retention drops them'; END IF;"
+        " RETURN NULL; END $$"
+    )
+    op.execute(
+        "CREATE TRIGGER usage_rows_no_delete AFTER DELETE ON usage_rows REFERENCING OLD TABLE AS gone"
+        " FOR EACH STATEMENT EXECUTE FUNCTION metering_rows_kept()"
+    )
+
+
+def _forever_in_sqlite() -> None:
     for table in _FOREVER:
         for act in ("UPDATE", "DELETE"):
             op.execute(
@@ -263,3 +307,6 @@ def downgrade() -> None:
         *("usage_subjects", "usage_sources"),
     ):
         op.drop_table(table)
+    if not _is_sqlite():
+        op.execute("DROP FUNCTION metering_append_only()")
+        op.execute("DROP FUNCTION metering_rows_kept()")

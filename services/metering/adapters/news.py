@@ -1,0 +1,94 @@
+"""News of a database that several processes share: who wrote what, and what each of them has not seen yet.
+
+A row of `metering_changes` says under which revision a thing changed last. Revisions are drawn under the lock that
+every write takes, so they are committed in their order, and who has seen one has seen all before it.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.metering.adapters.statements import POSTGRES, run
+
+CHANNEL = "inferplane_metering"  # of NOTIFY
+# Given the names of things of a topic that changed; reads them on the connection and takes them over.
+Follower: TypeAlias = Callable[[sa.Connection, Sequence[str]], None]
+
+_NONCE_BYTES = 16
+_KEPT_WRITERS = 1000  # processes whose last write can be told of
+_BEGIN = (
+    "SELECT nextval('metering_process'), (SELECT coalesce(max(revision), 0) FROM metering_changes)"
+)
+_FORGET_WRITERS = "DELETE FROM metering_writers WHERE process <= ?"
+_CHANGES = "SELECT topic, name, revision FROM metering_changes WHERE revision > ? ORDER BY revision"
+# Who writes and what nobody else would write, in the transaction that asks for the news.
+_SIGN = (
+    "WITH signed AS (INSERT INTO metering_writers (process, nonce) VALUES (?, ?)"  # noqa: S608 - words of ours
+    f" ON CONFLICT (process) DO UPDATE SET nonce = excluded.nonce) {_CHANGES}"
+)
+_SIGNED = "SELECT count(*) FROM metering_writers WHERE process = ? AND nonce = ?"
+_NOTE = (
+    "WITH noted AS (INSERT INTO metering_changes (topic, name, revision)"  # noqa: S608 - words of ours
+    " VALUES (?, ?, nextval('metering_revision'))"
+    " ON CONFLICT (topic, name) DO UPDATE SET revision = excluded.revision RETURNING revision)"
+    f" SELECT pg_notify('{CHANNEL}', ''), revision FROM noted"
+)
+
+
+def note(connection: sa.Connection, topic: str, name: str) -> None:
+    """Tell other processes, once this transaction is committed, that a thing changed. Nothing if there are none."""
+    if connection.dialect.name == POSTGRES:
+        run(connection, _NOTE, (topic, name))
+
+
+class News:
+    """What this process has seen of the others' writes. One caller at a time."""
+
+    def __init__(self, process: int, seen: int) -> None:
+        self.process = process  # no other one has this number
+        self._seen = seen
+        self._followers: dict[str, Follower] = {}
+        self._nonce = b""
+
+    @classmethod
+    async def begun(cls, connection: AsyncConnection) -> "News":
+        """From now on; before anything is read that is to be followed."""
+
+        def work(plain: sa.Connection) -> tuple[int, int]:
+            process, seen = run(plain, _BEGIN).one()
+            run(plain, _FORGET_WRITERS, (process - _KEPT_WRITERS,))
+            return process, seen
+
+        return cls(*await connection.run_sync(work))
+
+    def follow(self, topic: str, follower: Follower) -> None:
+        """Have a follower hear of a topic."""
+        self._followers[topic] = follower
+
+    def sign(self, connection: sa.Connection) -> None:
+        """Begin a write: everything that others wrote before it is taken over."""
+        self._nonce = secrets.token_bytes(_NONCE_BYTES)
+        values = (self.process, self._nonce, self._seen)
+        self._take(connection, run(connection, _SIGN, values).all())
+
+    async def is_signed(self, connection: AsyncConnection) -> bool:
+        """Whether the write that was begun last has been committed: by what it wrote, which no other one would."""
+        values = (self.process, self._nonce)
+        return bool(await connection.run_sync(lambda c: run(c, _SIGNED, values).scalar_one()))
+
+    def catch_up(self, connection: sa.Connection) -> None:
+        """Take over what others wrote."""
+        self._take(connection, run(connection, _CHANGES, (self._seen,)).all())
+
+    def _take(self, connection: sa.Connection, rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> None:
+        changed: dict[str, list[str]] = {}
+        for topic, name, _ in rows:
+            changed.setdefault(topic, []).append(name)
+        for topic, names in changed.items():
+            if follower := self._followers.get(topic):
+                follower(connection, names)
+        if rows:
+            self._seen = rows[-1][2]
