@@ -10,6 +10,7 @@ class PeerKind(StrEnum):
     WORKER = "worker"
     SERVICE = "service"  # registry, discovery, router, metering
     CLIENT = "client"
+    STORE = "store"  # Postgres, Consul: what our services call and what calls none of them
 
     @property
     def uri(self) -> str:

@@ -28,6 +28,7 @@ _USES = {
     PeerKind.WORKER: (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
     PeerKind.SERVICE: (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
     PeerKind.CLIENT: (ExtendedKeyUsageOID.CLIENT_AUTH,),
+    PeerKind.STORE: (ExtendedKeyUsageOID.SERVER_AUTH,),
 }
 
 
