@@ -50,6 +50,7 @@ from services.registry.drivers.uploads import Uploads
 from services.registry.drivers.versions import Versions
 from services.registry.drivers.watch import Watches
 from services.registry.ports.edge_routes import EdgeRoutes
+from services.registry.ports.live_workers import LiveWorkers
 from services.registry.servicers.artifact_service import ArtifactService
 from services.registry.servicers.discovery_service import DiscoveryService
 from services.registry.servicers.endpoint_service import EndpointService
@@ -58,10 +59,11 @@ from services.registry.servicers.openai_models import OpenAiModels
 from services.registry.servicers.placement_service import PlacementService
 from services.registry.servicers.repository_service import SERVICES, RepositoryService
 from services.registry.servicers.watch_service import WatchService
+from services.registry.servicers.worker_messages import read_worker
 from services.registry.settings import RegistrySettings
 from services.rpc import peers, state_lock
 from services.rpc.channel import connect
-from services.rpc.clock import SystemClock
+from services.rpc.clock import Clock, SystemClock
 from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.peer_kind import PeerKind
@@ -181,10 +183,21 @@ class Parts:
     reaper: BlobReaper
     versions: Versions
     declarations: Declarations
-    leases: Leases
+    leases: LiveWorkers
     watches: Watches
     sweep: UploadSweep
     repository: Repository
+
+
+def live_workers(settings: RegistrySettings, clock: Clock) -> LiveWorkers:
+    """The list of live workers: our own leases, or Consul's."""
+    if not settings.in_consul:
+        return Leases(clock)
+    # A client of HTTP takes its time to import; who needs none begins at once.
+    from services.registry.adapters.consul_workers import ConsulWorkers
+    from services.rpc.consul import Consul, ConsulAccess
+
+    return ConsulWorkers(Consul(ConsulAccess.of(settings)), clock, read_worker)
 
 
 def build(
@@ -197,7 +210,7 @@ def build(
     clock = SystemClock()
     reaper = BlobReaper(store, blobs)
     versions = Versions(store, blobs, reaper, ProbeInspector(seconds=settings.inspect_seconds))
-    leases = Leases(clock)
+    leases = live_workers(settings, clock)
     ttl = timedelta(seconds=settings.upload_ttl_seconds)
     return Parts(
         store=store,

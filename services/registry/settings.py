@@ -6,10 +6,10 @@ from typing import Literal
 from platformdirs import user_state_path
 from pydantic import Field
 
-from services.rpc.settings import Settings
+from services.rpc.consul_settings import DiscoverySettings
 
 
-class RegistrySettings(Settings):
+class RegistrySettings(DiscoverySettings):
     """Every field is a variable: INFERPLANE_ and the field's name in capitals."""
 
     registry_address: str = "127.0.0.1:8081"  # host:port or unix:/path

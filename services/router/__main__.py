@@ -11,7 +11,6 @@ from envoy.service.discovery.v3.ads_pb2_grpc import (
 )
 from inferplane.router.v1.router_service_pb2_grpc import add_RouterServiceServicer_to_server
 
-from services.router.adapters.discovery_watch import DiscoveryWatch
 from services.router.adapters.policy_watch import PolicyWatch
 from services.router.adapters.registry_watch import RegistryWatch
 from services.router.drivers.board import Board
@@ -23,6 +22,7 @@ from services.router.servicers import edge_services
 from services.router.servicers.ads import AdsServicer
 from services.router.servicers.router_service import RouterServicer
 from services.router.settings import RouterSettings
+from services.router.worker_feed import settle_seconds, worker_feed
 from services.rpc import channel, peers, settings, telemetry
 from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer, stop_requested
@@ -53,7 +53,7 @@ async def run(config: RouterSettings) -> None:
         board=board,
         builder=ResourceBuilder(config.edge(config.router_address)),
         clock=clock,
-        lease=config.lease_seconds,
+        lease=settle_seconds(config),
     )
     server = RpcServer(
         address=config.router_address,
@@ -68,9 +68,7 @@ async def run(config: RouterSettings) -> None:
         registry = await stack.enter_async_context(
             channel.connect(config.registry_address, security=security)
         )
-        discovery = await stack.enter_async_context(
-            channel.connect(config.discovery(), security=security)
-        )
+        workers = await worker_feed(config, security, publisher, stack)
         metering = await stack.enter_async_context(
             channel.connect(config.metering_address, security=security)
         )
@@ -82,7 +80,7 @@ async def run(config: RouterSettings) -> None:
             running = [
                 tasks.create_task(publisher.run()),
                 tasks.create_task(RegistryWatch(registry, publisher).run()),
-                tasks.create_task(DiscoveryWatch(discovery, publisher).run()),
+                tasks.create_task(workers.run()),
             ]
             if config.edge_auth == "required":
                 _say_what_is_kept(has_module=config.edge_module)

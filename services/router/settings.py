@@ -9,14 +9,23 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from services.router.resources.edge import ClientCertificate, Edge
 from services.rpc import address as addresses
 from services.rpc import tls
+from services.rpc.consul_settings import DiscoverySettings
 from services.rpc.errors import InvalidArgumentError
-from services.rpc.settings import Settings
 
 
 def _address(text: str) -> str:
     """Check `host:port` or `unix:/path`; empty stands for a default."""
     try:
         addresses.parse(text or "127.0.0.1:0")
+    except InvalidArgumentError as error:
+        raise ValueError(error.message) from error
+    return text
+
+
+def _peers(text: str) -> str:
+    """The same, or several with commas between."""
+    try:
+        addresses.parse_peers(text or "127.0.0.1:0")
     except InvalidArgumentError as error:
         raise ValueError(error.message) from error
     return text
@@ -31,14 +40,15 @@ def _bindable(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+Peers = Annotated[str, AfterValidator(_peers)]
 
 
-class RouterSettings(Settings):
+class RouterSettings(DiscoverySettings):
     """Every field is `INFERPLANE_` + its name in capitals."""
 
-    registry_address: Address = "127.0.0.1:8081"
-    discovery_address: Address = ""  # empty: the registry's
-    metering_address: Address = "127.0.0.1:8084"
+    registry_address: Peers = "127.0.0.1:8081"
+    discovery_address: Peers = ""  # empty: the registry's
+    metering_address: Peers = "127.0.0.1:8084"
     # Whether callers need a key. Off: for trying things out; nobody is known and nothing is limited.
     edge_auth: Literal["required", "off"] = "required"
     router_address: Address = "127.0.0.1:8082"  # where this process listens
@@ -81,8 +91,8 @@ class RouterSettings(Settings):
             )
         return self
 
-    def discovery(self) -> str:
-        """Where discovery is."""
+    def discovery_service(self) -> str:
+        """Where DiscoveryService is, whoever keeps the list."""
         return self.discovery_address or self.registry_address
 
     def edge(self, router_address: str) -> Edge:
@@ -90,7 +100,7 @@ class RouterSettings(Settings):
         return Edge(
             address=self.edge_address,
             registry_address=self.registry_address,
-            discovery_address=self.discovery(),
+            discovery_address=self.discovery_service(),
             router_address=router_address,
             metering_address=self.metering_address,
             asks_for_keys=self.edge_auth == "required",

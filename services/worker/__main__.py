@@ -21,7 +21,7 @@ from services.worker.adapters import machine
 from services.worker.adapters.artifact_cache import DiskArtifactCache
 from services.worker.adapters.child_probe import ChildProbe, ProbeBounds
 from services.worker.adapters.child_rerun import ChildReruns
-from services.worker.adapters.discovery_client import DiscoveryRegistration, Identity
+from services.worker.adapters.discovery_client import Identity
 from services.worker.adapters.engine_metrics import MeteredEngines
 from services.worker.adapters.flight_box import FlightBoxes
 from services.worker.adapters.machine_memory import bytes_allowed
@@ -42,6 +42,7 @@ from services.worker.llm.adapters.graph_child import BuildBounds
 from services.worker.llm.adapters.model_loader import FileModelLoader
 from services.worker.llm.domain.engine_settings import EngineSettings, Target
 from services.worker.ports.languages import Languages
+from services.worker.registration import registration
 from services.worker.servicers.grpc_inference import AnswerSource
 from services.worker.servicers.text_answer import ReaderBounds
 from services.worker.settings import WorkerSettings
@@ -75,9 +76,6 @@ async def serve(config: WorkerSettings) -> None:
         registry = await stack.enter_async_context(
             channel.connect(config.registry_address, security=security)
         )
-        discovery = await stack.enter_async_context(
-            channel.connect(config.discovery_address or config.registry_address, security=security)
-        )
         rpc = listening(config, security)
         worker = Worker(lease_seconds=config.lease_seconds, health=rpc)
         memory = RuntimeMemory(config.run_memory_bytes or bytes_allowed() * 3 // 4)
@@ -92,11 +90,11 @@ async def serve(config: WorkerSettings) -> None:
         rpc.serve(_answer_source(config, roster, worker, looked_at))
         identity = _identity(config, name, await rpc.start())
         stack.push_async_callback(rpc.stop, _LAST_GRACE)
-        registration = DiscoveryRegistration(discovery, identity, config.lease_seconds)
+        lease = await registration(config, security, identity, stack)
         follower = AssignmentFollower(RegistryAssignments(registry), config.pool, roster.assign)
         async with asyncio.TaskGroup() as tasks:
             loops = [
-                tasks.create_task(worker.heartbeat.run(registration)),
+                tasks.create_task(worker.heartbeat.run(lease)),
                 tasks.create_task(follower.run()),
                 tasks.create_task(roster.run()),
                 tasks.create_task(Upkeep(memory).run()),
@@ -110,7 +108,7 @@ async def serve(config: WorkerSettings) -> None:
             await rpc.stop(_LAST_GRACE)
             for loop in loops:
                 loop.cancel()
-        await registration.end()
+        await lease.end()
         if counting is not None:
             await counting.finish()
 

@@ -10,17 +10,21 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from services.rpc import address, names
+from services.rpc.consul_settings import DiscoverySettings
 from services.rpc.errors import InvalidArgumentError
-from services.rpc.settings import Settings
 from services.worker.capture_setting import CaptureSetting
 
 
-class WorkerSettings(Settings):
+class WorkerSettings(DiscoverySettings):
     """Read once, at start."""
 
+    # Of peers: one address, several by commas, or a name of several; so with the others below.
     registry_address: str = "127.0.0.1:8081"
     discovery_address: str = ""  # empty: the registry's
     worker_address: str = "127.0.0.1:0"  # port 0: any free one
+    # Where the edge reaches this worker; a host may do, the port is then the one listened on. Empty: where it listens,
+    # or, where that is every interface, the address by which it reaches the registry.
+    advertised_address: str = ""
     # How a unix socket is served: `auto` by the fast front where its codec is installed, else by grpcio.
     front: Literal["auto", "grpcio"] = "auto"
     state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("inferplane"))
@@ -79,17 +83,18 @@ class WorkerSettings(Settings):
     # Of prompts' fingerprints; equal on all machines whose fingerprints are to be compared. Empty: this machine's own.
     fingerprint_key: str = Field(default="", repr=False)
 
-    @field_validator(
-        "registry_address",
-        "worker_address",
-        "discovery_address",
-        "metrics_address",
-        "metering_address",
-    )
+    @field_validator("worker_address", "metrics_address", "advertised_address")
     @classmethod
     def _is_address(cls, value: str) -> str:
         if value:
             _reraising(address.parse, value)
+        return value
+
+    @field_validator("registry_address", "discovery_address", "metering_address")
+    @classmethod
+    def _are_peers(cls, value: str) -> str:
+        if value:
+            _reraising(address.parse_peers, value)
         return value
 
     @field_validator("execution_providers", mode="before")

@@ -123,6 +123,8 @@ def _sample(workers: Any) -> dict[tuple[str, str], Totals]:
     sample = {}
     for worker in workers:
         for held in worker.versions:
+            if not held.HasField("counters"):
+                continue  # where discovery doesn't carry them there are no rates
             counted = held.counters
             sample[worker.name, held.version] = Totals(
                 counted.succeeded, counted.failed + counted.rejected, counted.duration_us

@@ -159,12 +159,17 @@ def _workers(workers: list[worker_pb2.Worker]) -> RenderableType:
             Text(short(worker.name)),
             Text(worker.pool),
             Text(state, style=_STYLES.get(state, "")),
-            Text(str(worker.in_flight)),
+            Text(_in_flight(worker)),
             Text(", ".join(held)),
             Text(age(worker, datetime.now(UTC))),
             Text(worker.address),
         )
     return table if workers else Text("no worker is live; inferplane worker runs one", style="red")
+
+
+def _in_flight(worker: worker_pb2.Worker) -> str:
+    """Nothing where discovery keeps no leases of its own (Consul): it is not told with each beat then."""
+    return str(worker.in_flight) if worker.HasField("expire_time") else _NONE
 
 
 def _usage(status: Status) -> list[RenderableType]:

@@ -52,7 +52,7 @@ def placement_status(name: PlacementName, live: Iterable[Worker]) -> PlacementSt
             continue
         reported = {v.version: v for v in worker.versions}.get(name.version)
         statuses.append(
-            WorkerStatus(worker.name, LoadState.PENDING, "")
+            WorkerStatus(worker.name, LoadState.PENDING, worker.untold)
             if reported is None
             else WorkerStatus(worker.name, reported.state, reported.reason, reported.execution)
         )

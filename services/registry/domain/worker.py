@@ -59,7 +59,7 @@ class WorkerVersion:
     version: VersionName
     state: LoadState
     reason: str = ""
-    counters: VersionCounters = VersionCounters()
+    counters: VersionCounters | None = VersionCounters()  # None: discovery doesn't carry them
     execution: VersionExecution | None = None  # None: not loaded
     engine: EngineLoad | None = None  # of language models that are loaded
 
@@ -79,6 +79,7 @@ class Worker:
     release: str = ""
     metrics_address: str = ""
     start_time: datetime | None = None
+    untold: str = ""  # what of it could not be told to discovery
 
     @property
     def routing(self) -> tuple[object, ...]:

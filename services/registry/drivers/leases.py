@@ -1,26 +1,18 @@
 """Leases of live workers: ended exactly at their deadline, told to those who watch."""
 
 import asyncio
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
 
 from services.registry.domain.leases import Lease, LeaseTable
 from services.registry.domain.worker import Worker
+from services.registry.ports.live_workers import LiveWorker
 from services.rpc.clock import Clock
 from services.rpc.names import WorkerName
 from services.rpc.pulse import Pulse
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveWorker:
-    """A worker and when its lease ends unless renewed."""
-
-    worker: Worker
-    expire_time: datetime
 
 
 class Leases:

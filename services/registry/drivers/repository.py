@@ -12,9 +12,9 @@ from services.registry.domain.placement import Placement
 from services.registry.domain.references import check_ready, not_found, refuse_while_used
 from services.registry.domain.repository import POOL, IndexEntry, RepositoryState
 from services.registry.drivers.endpoints import put_checked
-from services.registry.drivers.leases import Leases
 from services.registry.drivers.lookup import endpoints_serving, existing, placements_of, resolve
 from services.registry.ports.edge_routes import EdgeRoutes
+from services.registry.ports.live_workers import LiveWorkers
 from services.registry.ports.store import Store, Transaction, View
 from services.rpc.clock import Clock
 from services.rpc.errors import AbortedError, DeadlineExceededError, FailedPreconditionError
@@ -25,7 +25,7 @@ from services.rpc.names import ModelName, PlacementName, VersionName
 class Surroundings:
     """What the repository looks at besides the store."""
 
-    leases: Leases
+    leases: LiveWorkers
     clock: Clock
     routes: EdgeRoutes | None  # None: nobody to ask
 

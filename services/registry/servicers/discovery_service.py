@@ -8,7 +8,7 @@ from inferplane.discovery.v1 import discovery_service_pb2 as pb
 from inferplane.discovery.v1.discovery_service_pb2_grpc import DiscoveryServiceServicer
 
 from services.registry.domain.leases import DEFAULT_TTL, LONGEST_TTL, SHORTEST_TTL
-from services.registry.drivers.leases import Leases
+from services.registry.ports.live_workers import LiveWorkers
 from services.registry.servicers.worker_messages import read_worker, worker_message
 from services.rpc import names
 from services.rpc.errors import InvalidArgumentError
@@ -20,7 +20,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class DiscoveryService(DiscoveryServiceServicer):
     """Reads what workers report, tells who is alive."""
 
-    def __init__(self, leases: Leases) -> None:
+    def __init__(self, leases: LiveWorkers) -> None:
         self._leases = leases
 
     async def RegisterWorker(

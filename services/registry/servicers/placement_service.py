@@ -8,8 +8,8 @@ from inferplane.registry.v1 import placement_service_pb2 as pb
 from inferplane.registry.v1.placement_service_pb2_grpc import PlacementServiceServicer
 
 from services.registry.domain.placement import Placement, placement_status
-from services.registry.drivers.leases import Leases
 from services.registry.drivers.placements import Placements
+from services.registry.ports.live_workers import LiveWorkers
 from services.registry.servicers.placement_messages import placement_message
 from services.rpc import names
 from services.rpc.page import page_request
@@ -21,7 +21,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class PlacementService(PlacementServiceServicer):
     """Reads requests, calls the use cases, writes answers with what live workers report."""
 
-    def __init__(self, placements: Placements, leases: Leases) -> None:
+    def __init__(self, placements: Placements, leases: LiveWorkers) -> None:
         self._placements = placements
         self._leases = leases
 

@@ -11,7 +11,7 @@ from services.registry.domain.worker import (
     Worker,
     WorkerVersion,
 )
-from services.registry.drivers.leases import LiveWorker
+from services.registry.ports.live_workers import LiveWorker
 from services.registry.servicers.placement_messages import LOAD_STATES, execution_message
 from services.rpc import address as addresses
 from services.rpc import names
@@ -40,25 +40,29 @@ def worker_message(live: LiveWorker) -> worker_pb2.Worker:
         release=worker.release,
         metrics_address=worker.metrics_address,
         start_time=None if worker.start_time is None else timestamp(worker.start_time),
-        expire_time=timestamp(live.expire_time),
+        expire_time=None if live.expire_time is None else timestamp(live.expire_time),
+        untold=worker.untold,
     )
 
 
 def _version_message(version: WorkerVersion) -> worker_pb2.WorkerVersion:
-    counters = version.counters
     return worker_pb2.WorkerVersion(
         version=str(version.version),
         state=LOAD_STATES[version.state],
         reason=version.reason,
-        counters=worker_pb2.VersionCounters(
-            succeeded=counters.succeeded,
-            failed=counters.failed,
-            cancelled=counters.cancelled,
-            rejected=counters.rejected,
-            duration_us=counters.duration_us,
-        ),
+        counters=None if version.counters is None else _counters_message(version.counters),
         execution=execution_message(version.execution),
         engine=None if version.engine is None else _engine_message(version.engine),
+    )
+
+
+def _counters_message(counters: VersionCounters) -> worker_pb2.VersionCounters:
+    return worker_pb2.VersionCounters(
+        succeeded=counters.succeeded,
+        failed=counters.failed,
+        cancelled=counters.cancelled,
+        rejected=counters.rejected,
+        duration_us=counters.duration_us,
     )
 
 
@@ -105,6 +109,7 @@ def read_worker(message: worker_pb2.Worker) -> Worker:
             if message.HasField("start_time")
             else None
         ),
+        untold=message.untold[:_LONGEST_REASON],
     )
 
 
@@ -137,20 +142,23 @@ def _read_versions(violations: Violations, message: worker_pb2.Worker) -> tuple[
 def _worker_version(
     name: names.VersionName, state: LoadState, given: worker_pb2.WorkerVersion
 ) -> WorkerVersion:
-    counters = given.counters
     return WorkerVersion(
         version=name,
         state=state,
         reason=given.reason[:_LONGEST_REASON],
-        counters=VersionCounters(
-            succeeded=counters.succeeded,
-            failed=counters.failed,
-            cancelled=counters.cancelled,
-            rejected=counters.rejected,
-            duration_us=counters.duration_us,
-        ),
+        counters=_read_counters(given.counters) if given.HasField("counters") else None,
         execution=_read_execution(given.execution) if given.HasField("execution") else None,
         engine=_read_engine(given.engine) if given.HasField("engine") else None,
+    )
+
+
+def _read_counters(given: worker_pb2.VersionCounters) -> VersionCounters:
+    return VersionCounters(
+        succeeded=given.succeeded,
+        failed=given.failed,
+        cancelled=given.cancelled,
+        rejected=given.rejected,
+        duration_us=given.duration_us,
     )
 
 

@@ -26,10 +26,11 @@ class DiscoveryWatch:
         request = discovery_service_pb2.WatchWorkersRequest()
         async for message in self._stub.WatchWorkers(request):
             progress.heard = True
-            self._sink.hear_discovery([_worker(worker) for worker in message.workers])
+            self._sink.hear_discovery([read_worker(worker) for worker in message.workers])
 
 
-def _worker(message: worker_pb2.Worker) -> Worker:
+def read_worker(message: worker_pb2.Worker) -> Worker:
+    """What routing needs of a worker."""
     ready = frozenset(
         names.parse_version("versions.version", version.version)
         for version in message.versions

@@ -49,7 +49,7 @@ class DiscoveryRegistration:
         ttl = Duration()
         ttl.FromMilliseconds(round(self._ttl * 1000))
         request = discovery_service_pb2.RegisterWorkerRequest(
-            worker=_message(self._identity, report), ttl=ttl
+            worker=worker_message(self._identity, report), ttl=ttl
         )
         try:
             await self._stub.RegisterWorker(request, timeout=self._ttl / 2)
@@ -65,7 +65,8 @@ class DiscoveryRegistration:
             _log.info("lease left to end by itself", error=error.details())
 
 
-def _message(identity: Identity, report: WorkerReport) -> worker_pb2.Worker:
+def worker_message(identity: Identity, report: WorkerReport) -> worker_pb2.Worker:
+    """The worker as discovery hears of it."""
     start = Timestamp()
     start.FromNanoseconds(identity.start_ns)
     return worker_pb2.Worker(

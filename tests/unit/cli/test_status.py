@@ -172,7 +172,14 @@ def test_empty_mesh_says_what_to_do() -> None:
 def test_worker_row() -> None:
     """A draining worker is told apart."""
     worker = worker_pb2.Worker(name="workers/w1", pool="gpu", draining=True, in_flight=2)
+    worker.expire_time.GetCurrentTime()
     assert _row(_text(_status(workers=[worker])), "w1")[:4] == ["w1", "gpu", "draining", "2"]
+
+
+def test_calls_in_flight_that_nobody_tells() -> None:
+    """Where discovery doesn't say when leases end it doesn't say what changes at each beat either: no zero is shown."""
+    worker = worker_pb2.Worker(name="workers/w1", pool="gpu")
+    assert _row(_text(_status(workers=[worker])), "w1")[:4] == ["w1", "gpu", "live", "–"]
 
 
 @pytest.mark.parametrize(

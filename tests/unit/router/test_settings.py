@@ -9,7 +9,7 @@ from services.rpc.settings import SettingsError, load
 def test_defaults_are_valid() -> None:
     """Without any variable the router serves on loopback, with discovery at the registry."""
     settings = load(RouterSettings)
-    assert settings.discovery() == settings.registry_address
+    assert settings.discovery_service() == settings.registry_address
     assert settings.edge("unix:/run/router.sock").router_address == "unix:/run/router.sock"
 
 
