@@ -1,6 +1,7 @@
 """The log of changes in an SQL database: which resources each commit changed, and how far back it reaches."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,14 +20,36 @@ from services.registry.domain.catalog import (
 _COMPACT_EVERY = 256  # commits; counting the log each time would cost more than it saves
 
 
-async def begin(connection: AsyncConnection, first_revision: int) -> int:
-    """The newest revision; a new database's log begins at `first_revision`."""
-    revision = await connection.scalar(sa.select(log_bounds.c.revision))
-    if revision is not None:
-        return int(revision)
-    row = {"id": 1, "oldest": first_revision, "revision": first_revision}
-    await connection.execute(log_bounds.insert().values(row))
-    return first_revision
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far the log reaches, and whose turn it is."""
+
+    oldest: int
+    revision: int
+    epoch: int
+
+
+async def bounds(connection: AsyncConnection) -> Bounds:
+    """The log's bounds as the transaction sees them."""
+    columns = log_bounds.c.oldest, log_bounds.c.revision, log_bounds.c.epoch
+    row = (await connection.execute(sa.select(*columns))).one()
+    return Bounds(int(row.oldest), int(row.revision), int(row.epoch))
+
+
+async def newest(connection: AsyncConnection) -> int:
+    """The newest revision; 0 while the database is empty."""
+    if not await connection.run_sync(lambda sync: sa.inspect(sync).has_table(log_bounds.name)):
+        return 0
+    return int(await connection.scalar(sa.select(log_bounds.c.revision)) or 0)
+
+
+async def take_over(connection: AsyncConnection, first_revision: int) -> Bounds:
+    """Begin a new epoch; a new database's log begins at `first_revision`."""
+    found = await connection.execute(log_bounds.update().values(epoch=log_bounds.c.epoch + 1))
+    if found.rowcount == 0:
+        row = {"id": 1, "oldest": first_revision, "revision": first_revision, "epoch": 1}
+        await connection.execute(log_bounds.insert().values(row))
+    return await bounds(connection)
 
 
 async def append(connection: AsyncConnection, revision: int, names: Sequence[Name]) -> None:
@@ -59,7 +82,7 @@ async def compact(connection: AsyncConnection, revision: int, kept: int) -> None
 
 async def snapshot(connection: AsyncConnection, kinds: Collection[ResourceKind]) -> ChangeSet:
     """All resources of these kinds."""
-    _, newest = await _bounds(connection)
+    newest = (await bounds(connection)).revision
     found: list[Change] = []
     for kind in ResourceKind:
         if kind not in kinds:
@@ -78,8 +101,8 @@ async def changes_after(
     connection: AsyncConnection, after: int, kinds: Collection[ResourceKind]
 ) -> ChangeSet:
     """What changed after a revision."""
-    oldest, newest = await _bounds(connection)
-    check_resumable(after, oldest, newest)
+    reach = await bounds(connection)
+    check_resumable(after, reach.oldest, reach.revision)
     # The last change of each resource, in order, with the resource as it is now.
     last = (
         sa.select(changes.c.kind, changes.c.name, sa.func.max(changes.c.revision).label("at"))
@@ -97,15 +120,10 @@ async def changes_after(
         .order_by(changes.c.revision, changes.c.ordinal)
     )
     rows = (await connection.execute(wanted)).all()
-    return ChangeSet(newest, [_change(kind, name, body) for kind, name, body in rows])
+    return ChangeSet(reach.revision, [_change(kind, name, body) for kind, name, body in rows])
 
 
 def _change(kind_value: str, name: str, body: str | None) -> Change:
     kind = ResourceKind(kind_value)
     record = None if body is None else record_codec.decode_any(kind, body)
     return Change(kind, name, record)
-
-
-async def _bounds(connection: AsyncConnection) -> tuple[int, int]:
-    row = (await connection.execute(sa.select(log_bounds.c.oldest, log_bounds.c.revision))).one()
-    return int(row.oldest), int(row.revision)

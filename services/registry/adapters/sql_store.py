@@ -1,4 +1,4 @@
-"""The store in an SQL database: SQLite through SQLAlchemy Core, in WAL mode."""
+"""The store in an SQL database through SQLAlchemy Core: a SQLite file in WAL mode, or Postgres."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -6,55 +6,108 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.registry.adapters import sql_log
 from services.registry.adapters.change_log import KEPT_CHANGES
-from services.registry.adapters.schema import migrate
+from services.registry.adapters.sql_database import PostgresDatabase, SqlDatabase, SqliteDatabase
+from services.registry.adapters.sql_log import Bounds
 from services.registry.adapters.sql_view import SqlTransaction, SqlView
 from services.registry.domain.catalog import ChangeSet, ResourceKind
 from services.registry.ports.store import Transaction, View
 from services.rpc.completion import to_completion
+from services.rpc.errors import UnavailableError
+from services.rpc.postgres import Target
 from services.rpc.pulse import Pulse
-from services.rpc.sqlite import open_engine, read_transaction, translated, write_transaction
+from services.rpc.sqlite import open_engine
 
 T = TypeVar("T")
 
 
 class SqlStore:
-    """A Store in one database file, which this process alone may write (see `state_lock`)."""
+    """A Store that one process at a time writes: the one that took over last.
 
-    def __init__(self, engine: AsyncEngine, revision: int, kept_changes: int) -> None:
-        self._engine = engine
+    A file is guarded by `state_lock`. On Postgres each transaction of the one that took over sees whether it
+    still is the one, so a process that was frozen or cut off for a while can't write, nor act on what it reads.
+    """
+
+    def __init__(self, database: SqlDatabase, first_revision: int, kept_changes: int) -> None:
+        """Assign only. The store can be read; `take_over` makes it this process's to write.
+
+        Args:
+            database: the database.
+            first_revision: where revisions begin if the database is new (see `change_log`).
+            kept_changes: how many changes can be resumed from, at least.
+        """
+        self._database = database
+        self._first_revision = first_revision
         self._kept = kept_changes
         self._writing = asyncio.Lock()
-        self._pulse = Pulse(revision)
+        self._pulse = Pulse(0)
+        self._epoch: int | None = None
+        self.superseded = asyncio.Event()  # another process took over
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls, path: Path, *, first_revision: int, kept_changes: int = KEPT_CHANGES
     ) -> AsyncIterator["SqlStore"]:
-        """Open or make the database and bring its schema up to date.
+        """Open or make the database file and bring its schema up to date."""
+        store = cls(SqliteDatabase(open_engine(path)), first_revision, kept_changes)
+        async with store._opened():
+            await store.take_over()
+            yield store
 
-        Args:
-            path: the database file.
-            first_revision: where revisions begin if the database is new (see `change_log`).
-            kept_changes: how many changes can be resumed from, at least.
-        """
-        engine = open_engine(path)
+    @classmethod
+    @asynccontextmanager
+    async def on_postgres(
+        cls, target: Target, *, first_revision: int, kept_changes: int = KEPT_CHANGES
+    ) -> AsyncIterator["SqlStore"]:
+        """A store that has taken nothing over yet, and has no connection before it is used."""
+        store = cls(PostgresDatabase(target), first_revision, kept_changes)
+        async with store._opened():
+            yield store
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
         try:
-            with translated("registry"):
-                async with write_transaction(engine) as connection:
-                    await connection.run_sync(migrate)
-                    revision = await sql_log.begin(connection, first_revision)
-            store = cls(engine, revision, kept_changes)
-            try:
-                yield store
-            finally:
-                store.close()
+            yield
         finally:
-            await engine.dispose()
+            self.close()
+            await self._database.dispose()
+
+    async def take_over(self) -> None:
+        """Bring the schema up to date and be the one that writes; whoever was it before is it no more."""
+        with self._database.translated():
+            await self._database.migrate()
+            bounds = await self._database.write(
+                lambda connection: sql_log.take_over(connection, self._first_revision), _unknown
+            )
+        self._epoch = bounds.epoch
+        self._hear(bounds.revision)
+
+    async def leads(self) -> bool:
+        """Whether this process still is the one that took over last."""
+        with self._database.translated():
+            bounds = await self._database.read(sql_log.bounds)
+        return bounds.epoch == self._epoch
+
+    async def follow(self) -> None:
+        """Hear of what other processes write, until cancelled. On a file there are none."""
+        if not isinstance(self._database, PostgresDatabase):
+            return
+        await self._database.listener(self._look).run()
+
+    async def _look(self, told: str | None) -> None:
+        if told is not None and told.isdecimal():
+            self._hear(int(told))
+            return
+        with self._database.translated():
+            self._hear(await self._database.read(sql_log.newest))
+
+    def _hear(self, revision: int) -> None:
+        if revision > self._pulse.value:
+            self._pulse.tell(revision)
 
     @property
     def revision(self) -> int:
@@ -64,26 +117,51 @@ class SqlStore:
         return await to_completion(self._read(lambda connection: work(SqlView(connection))))
 
     async def _read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        with translated("registry"):
-            async with read_transaction(self._engine) as connection:
-                return await work(connection)
+        async def checked(connection: AsyncConnection) -> T:
+            if self._epoch is not None:
+                self._check(await sql_log.bounds(connection))
+            return await work(connection)
+
+        with self._database.translated():
+            return await self._database.read(checked)
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         return await to_completion(self._write(work))
 
     async def _write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        async with self._writing:
-            revision = self.revision + 1
-            with translated("registry"):
-                async with write_transaction(self._engine) as connection:
-                    transaction = SqlTransaction(connection, revision)
-                    result = await work(transaction)
-                    if transaction.changed:
-                        await sql_log.append(connection, revision, transaction.changed)
-                        await sql_log.compact(connection, revision, self._kept)
+        revision = 0  # of the last attempt; 0: it changed nothing
+
+        async def attempt(connection: AsyncConnection) -> T:
+            nonlocal revision
+            revision = 0
+            bounds = await sql_log.bounds(connection)
+            self._check(bounds)
+            transaction = SqlTransaction(connection, bounds.revision + 1)
+            result = await work(transaction)
             if transaction.changed:
-                self._pulse.tell(revision)
+                revision = bounds.revision + 1
+                await sql_log.append(connection, revision, transaction.changed)
+                await sql_log.compact(connection, revision, self._kept)
+                await self._database.tell(connection, revision)
             return result
+
+        async def outcome(connection: AsyncConnection) -> bool | None:
+            # In an epoch one process writes, one after another: a revision that is there is ours.
+            bounds = await sql_log.bounds(connection)
+            return bounds.revision >= revision if bounds.epoch == self._epoch else None
+
+        async with self._writing:
+            with self._database.translated():
+                result = await self._database.write(attempt, outcome)
+            self._hear(revision)
+            return result
+
+    def _check(self, bounds: Bounds) -> None:
+        if bounds.epoch == self._epoch:
+            return
+        if self._epoch is not None:
+            self.superseded.set()
+        raise standby()
 
     async def snapshot(self, kinds: Collection[ResourceKind]) -> ChangeSet:
         return await to_completion(self._read(lambda c: sql_log.snapshot(c, kinds)))
@@ -97,3 +175,16 @@ class SqlStore:
     def close(self) -> None:
         """End all waiting."""
         self._pulse.close()
+
+
+def standby() -> UnavailableError:
+    """This process is not the one that serves."""
+    return UnavailableError(
+        "this registry stands by; another one serves, call that one",
+        reason="STANDBY",
+        retry_after=1.0,
+    )
+
+
+async def _unknown(_connection: AsyncConnection) -> bool | None:
+    return None

@@ -2,6 +2,10 @@
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects.postgresql import VARCHAR
+
+# Text whose order is that of its code points on every database, whatever the server's language.
+_NAME = sa.String().with_variant(VARCHAR(collation="C"), "postgresql")
 
 revision = "0001"
 down_revision = None
@@ -10,10 +14,10 @@ down_revision = None
 def upgrade() -> None:
     op.create_table(
         "resources",
-        sa.Column("name", sa.String, primary_key=True),
+        sa.Column("name", _NAME, primary_key=True),
         sa.Column("kind", sa.String, nullable=False),
-        sa.Column("parent", sa.String, nullable=False),
-        sa.Column("sort_key", sa.String, nullable=False),
+        sa.Column("parent", _NAME, nullable=False),
+        sa.Column("sort_key", _NAME, nullable=False),
         sa.Column("state", sa.String, nullable=False),
         sa.Column("body", sa.Text, nullable=False),
     )
@@ -24,18 +28,19 @@ def upgrade() -> None:
         "resources",
         ["state"],
         sqlite_where=sa.text("state = 'UPLOADING'"),
+        postgresql_where=sa.text("state = 'UPLOADING'"),
     )
     op.create_table(
         "links",
         sa.Column(
             "source",
-            sa.String,
+            _NAME,
             sa.ForeignKey("resources.name", ondelete="CASCADE"),
             primary_key=True,
         ),
         sa.Column(
             "target",
-            sa.String,
+            _NAME,
             sa.ForeignKey("resources.name", ondelete="RESTRICT"),
             primary_key=True,
         ),
@@ -45,7 +50,7 @@ def upgrade() -> None:
         "blob_uses",
         sa.Column(
             "version",
-            sa.String,
+            _NAME,
             sa.ForeignKey("resources.name", ondelete="CASCADE"),
             primary_key=True,
         ),

@@ -2,6 +2,9 @@
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects.postgresql import VARCHAR
+
+_NAME = sa.String().with_variant(VARCHAR(collation="C"), "postgresql")  # as in 0001
 
 revision = "0002"
 down_revision = "0001"
@@ -19,7 +22,7 @@ def upgrade() -> None:
         sa.Column("revision", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("ordinal", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("kind", sa.String, nullable=False),
-        sa.Column("name", sa.String, nullable=False),
+        sa.Column("name", _NAME, nullable=False),
     )
 
 
