@@ -123,9 +123,7 @@ class ConsulAgent:
 
     async def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
         """Its answer to any question."""
-        verify = (
-            False if self.ca_file is None else httpx.create_ssl_context(verify=str(self.ca_file))
-        )
+        verify = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else False
         headers = {"X-Consul-Token": self.token} if self.token else {}
         async with httpx.AsyncClient(trust_env=False, verify=verify, headers=headers) as client:
             answer = await client.request(method, f"{self.url}/v1/{path}", json=body, timeout=30)
