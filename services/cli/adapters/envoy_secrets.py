@@ -15,8 +15,11 @@ _CONTEXT = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Upstre
 _SECRET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"  # noqa: S105 - a type
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """To lie beside the certificate in `folder`; Envoy reads it anew when the folder changes."""
+def files(folder: Path, place: Path | None = None) -> dict[str, bytes]:
+    """Of the certificate in `folder`, which Envoy reads anew when the folder changes.
+
+    They are to lie in `place`; None: beside the certificate.
+    """
     watched = {"watched_directory": {"path": str(folder)}}
     own = {
         "certificate_chain": {"filename": str(folder / CERTIFICATE)},
@@ -26,7 +29,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         OWN: _response("own", {"tls_certificate": {**own, **watched}}),
         TRUSTED: _response("trusted", {"validation_context": {**trusted, **watched}}),
-        TRANSPORT_SOCKET: json.dumps(_transport_socket(folder)).encode(),
+        TRANSPORT_SOCKET: json.dumps(_transport_socket(place or folder)).encode(),
     }
 
 
