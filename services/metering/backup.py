@@ -10,10 +10,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.metering.adapters import sql_verify
+from services.metering.adapters import (
+    budget_tables,
+    identity_tables,
+    ledger_tables,
+    sql_verify,
+)
 from services.metering.adapters.admin_token_file import AdminTokenFile
 from services.metering.adapters.database import metadata, migrate
-from services.metering.adapters.identity_tables import signing_keys
 from services.metering.adapters.signing_files import SigningFiles
 from services.metering.domain.ledger import NO_HASH
 from services.metering.domain.verification import Verification
@@ -28,6 +32,8 @@ from services.rpc.store_copy import StoreCopy, schema_of_file
 _DATABASE = "metering.db"
 _SIGNING = "signing"
 _ADMIN = "admin.key"
+# Their tables are declared once they are imported.
+_AREAS = (identity_tables, ledger_tables, budget_tables)
 _MOST_LOOKS = 3  # at a metering whose signing key is rotated meanwhile
 
 
@@ -43,9 +49,11 @@ class MeteringPart:
             service="metering",
             file=file,
             target=target,
+            lock="writes",
             metadata=metadata,
             migrate=migrate,
-            telling=["projects", "ledger_entries"],
+            telling=("projects", "ledger_entries", "budgets"),
+            passing=("lease_holders", "metering_changes", "metering_writers"),
         )
 
     def create(self, place: BackupPlace) -> Mapping[str, Any]:
@@ -144,11 +152,12 @@ class MeteringPart:
 
 def _current_key(copy: Path) -> str | None:
     """The key that signs."""
+    keys = identity_tables.signing_keys
     with opened(copy) as connection:
         newest = (
-            sa.select(signing_keys.c.kid)
-            .where(signing_keys.c.retire_us.is_(None))
-            .order_by(signing_keys.c.create_us.desc())
+            sa.select(keys.c.kid)
+            .where(keys.c.retire_us.is_(None))
+            .order_by(keys.c.create_us.desc())
             .limit(1)
         )
         kid = connection.scalar(newest)

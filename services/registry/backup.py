@@ -43,6 +43,7 @@ class RegistryPart:
             service="registry",
             file=file,
             target=target,
+            lock="write",
             metadata=metadata,
             migrate=migrate,
             telling=["resources"],

@@ -1,7 +1,7 @@
 """Copies of a service's database: an SQLite file, whatever the engine of the original, and from it to either engine."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from services.rpc.errors import FailedPreconditionError, InternalError
 _ROWS_AT_ONCE = 5000
 _BUSY_SECONDS = 30.0
 _MOST_TOLD = 20  # problems of one file
+_SCHEMA_TABLE = "alembic_version"  # the migrations' own
 
 
 def copy_file(source: Path, target: Path) -> None:
@@ -89,6 +90,16 @@ def copy_rows(source: sa.Connection, target: sa.Connection, metadata: sa.MetaDat
             target.execute(table.insert(), [dict(row) for row in rows])
     if target.dialect.name == "postgresql":
         _go_on_counting(target, metadata)
+
+
+def require_tables(
+    connection: sa.Connection, metadata: sa.MetaData, passing: Collection[str]
+) -> None:
+    """InternalError unless a database has the tables that are copied, and besides only those that mean nothing later."""
+    there = set(sa.inspect(connection).get_table_names()) - {_SCHEMA_TABLE, *passing}
+    if there != set(metadata.tables):
+        names = ", ".join(sorted(there ^ set(metadata.tables)))
+        raise InternalError(f"tables that are in the database or in the code, not in both: {names}")
 
 
 def _go_on_counting(connection: sa.Connection, metadata: sa.MetaData) -> None:

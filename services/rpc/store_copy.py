@@ -10,9 +10,9 @@ from pathlib import Path
 import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
 
-from services.rpc.database_copy import copy_file, copy_rows, opened
+from services.rpc.database_copy import copy_file, copy_rows, opened, require_tables
 from services.rpc.errors import FailedPreconditionError
-from services.rpc.postgres import Target, open_blocking_engine, translated
+from services.rpc.postgres import Target, lock_key, open_blocking_engine, translated
 from services.rpc.secret_file import sync_folder
 
 Migrate = Callable[[sa.Connection], None]
@@ -28,9 +28,13 @@ class StoreCopy:
     service: str
     file: Path | None  # SQLite's
     target: Target | None  # Postgres's
+    lock: str  # what the service's processes hold on Postgres while they write
     metadata: sa.MetaData
     migrate: Migrate  # to this release's schema
     telling: Collection[str]  # tables that have rows if anything was ever stored
+    passing: Collection[
+        str
+    ] = ()  # tables by which running processes find each other: nothing to keep
 
     @property
     def engine(self) -> str:
@@ -49,8 +53,9 @@ class StoreCopy:
             return
         with opened(target) as copy:
             self.migrate(copy)
-            with self._connected(read_only=True) as connection:
+            with self._connected("REPEATABLE READ") as connection:
                 self._require_schema(connection, schema_of(copy))
+                require_tables(connection, self.metadata, self.passing)
                 copy_rows(connection, copy, self.metadata)
 
     def require_empty(self) -> None:
@@ -59,7 +64,7 @@ class StoreCopy:
             if self.file.exists():
                 raise self._not_empty()
             return
-        with self._connected(read_only=True) as connection:
+        with self._connected("REPEATABLE READ") as connection:
             self._require_empty(connection)
 
     def load(self, source: Path, prepare: Migrate | None = None) -> None:
@@ -83,15 +88,13 @@ class StoreCopy:
                 self._fill(fresh)
 
     @contextmanager
-    def _connected(self, *, read_only: bool) -> Iterator[sa.Connection]:
-        """A transaction on Postgres: one that sees one state, or one that is committed whole."""
+    def _connected(self, isolation: str) -> Iterator[sa.Connection]:
+        """A transaction on Postgres; all of it is committed, or nothing."""
         assert self.target is not None
         engine = open_blocking_engine(self.target, **_UNBOUNDED)
         try:
             with translated(self.service), engine.connect() as plain:
-                connection = plain.execution_options(
-                    isolation_level="REPEATABLE READ", postgresql_readonly=read_only
-                )
+                connection = plain.execution_options(isolation_level=isolation)
                 with connection.begin():
                     yield connection
         finally:
@@ -106,9 +109,14 @@ class StoreCopy:
         sync_folder(file.parent)
 
     def _fill(self, fresh: Path) -> None:
-        with opened(fresh) as source, self._connected(read_only=False) as target:
+        with opened(fresh) as source, self._connected("READ COMMITTED") as target:
+            # From here on no process of the service writes; one that starts waits with its migrations.
+            target.execute(
+                sa.select(sa.func.pg_advisory_xact_lock(lock_key(self.service, self.lock)))
+            )
             self._require_empty(target)
             self.migrate(target)
+            require_tables(source, self.metadata, self.passing)
             copy_rows(source, target, self.metadata)
 
     def _require_schema(self, connection: sa.Connection, wanted: str | None) -> None:

@@ -30,10 +30,11 @@ class Stores:
 
     def environment(self, service: str) -> dict[str, str]:
         """The settings of a service's program."""
+        password_file = self.password_file.replace(_SERVICE, service)
         return environment_for_services(
             state_dir=str(self.state_of(service)),
             store_url=self.url.replace(_SERVICE, service),
-            store_password_file=self.password_file.replace(_SERVICE, service),
+            **({"store_password_file": password_file} if password_file else {}),
         )
 
     def check(self) -> None:
