@@ -51,7 +51,7 @@ async def run(config: RouterSettings) -> None:
     roster = Roster(clock.wall)
     publisher = Publisher(
         board=board,
-        builder=ResourceBuilder(config.edge(config.router_address)),
+        builder=ResourceBuilder(config.edge()),
         clock=clock,
         lease=settle_seconds(config),
     )

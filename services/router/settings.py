@@ -52,6 +52,8 @@ class RouterSettings(DiscoverySettings):
     # Whether callers need a key. Off: for trying things out; nobody is known and nothing is limited.
     edge_auth: Literal["required", "off"] = "required"
     router_address: Address = "127.0.0.1:8082"  # where this process listens
+    # Where the edge reaches the routers, all of them and the same on each; empty: where this process listens.
+    advertised_address: Peers = ""
     # Where Envoy listens for clients: an IP address and port, or a socket.
     edge_address: Annotated[str, AfterValidator(_bindable)] = "127.0.0.1:8080"
     # TLS for clients: files on Envoy's machine, absolute; empty certificate: plain. An empty key is key.pem beside it.
@@ -95,13 +97,13 @@ class RouterSettings(DiscoverySettings):
         """Where DiscoveryService is, whoever keeps the list."""
         return self.discovery_address or self.registry_address
 
-    def edge(self, router_address: str) -> Edge:
-        """What the resources need; `router_address` is where this process really listens."""
+    def edge(self) -> Edge:
+        """What the resources need."""
         return Edge(
             address=self.edge_address,
             registry_address=self.registry_address,
             discovery_address=self.discovery_service(),
-            router_address=router_address,
+            router_address=self.advertised_address or self.router_address,
             metering_address=self.metering_address,
             asks_for_keys=self.edge_auth == "required",
             certificate=self.edge_certificate,

@@ -53,7 +53,7 @@ def parse(text: str, field: str = "address") -> Address:
             )
         return Address(path=path)
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535 or not host:
+    if not colon or not port.isdecimal() or int(port) > 65535 or not host or "," in host:
         raise InvalidArgumentError.of_field(
             field, f"{text!r} is not an address; allowed: host:port or unix:/path"
         )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # RFC 9113, 3.4
+_HTTP = "http://"
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY = 0, 1, 3, 4, 6, 7
 _ACK = _END_STREAM = 1
 _END_HEADERS = 4
@@ -118,9 +119,26 @@ def ask(address: str, *, service: str = "", tls: Path | None = None, seconds: fl
         return _status(talking, service)
 
 
+def _is_ready(url: str, seconds: float) -> bool:
+    """Whether an HTTP server answers 200, as Envoy does at /ready. Raises OSError where nobody is reached."""
+    place, _, path = url.removeprefix(_HTTP).partition("/")
+    with _connected(place, seconds) as peer:
+        peer.sendall(f"GET /{path} HTTP/1.1\r\nHost: health\r\nConnection: close\r\n\r\n".encode())
+        return peer.recv(64).split()[1:2] == [b"200"]
+
+
+def _said(given: argparse.Namespace, tls: Path | None) -> str:
+    if given.address.startswith(_HTTP):
+        return "SERVING" if _is_ready(given.address, given.seconds) else "NOT_SERVING"
+    return ask(given.address, service=given.service, tls=tls, seconds=given.seconds)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m services.rpc.health", description=__doc__)
-    parser.add_argument("address", help="host:port or unix:/path; 0.0.0.0 asks 127.0.0.1")
+    parser.add_argument(
+        "address",
+        help="host:port or unix:/path; 0.0.0.0 asks 127.0.0.1; or http://host:port/path, for 200",
+    )
     parser.add_argument("--service", default="", help="of one service or model version; all: empty")
     parser.add_argument(
         "--standby-ok", action="store_true", help="NOT_SERVING is as good: it is there and answers"
@@ -137,7 +155,7 @@ def main() -> int:
     folder = given.tls_dir or os.environ.get("INFERPLANE_TLS_DIR")
     tls = Path(folder) if folder else None
     try:
-        said = ask(given.address, service=given.service, tls=tls, seconds=given.seconds)
+        said = _said(given, tls)
     except (NoAnswerError, OSError, ValueError) as error:
         sys.stderr.write(f"{given.address}: {error}\n")
         return 1

@@ -42,6 +42,7 @@ from services.worker.llm.adapters.graph_child import BuildBounds
 from services.worker.llm.adapters.model_loader import FileModelLoader
 from services.worker.llm.domain.engine_settings import EngineSettings, Target
 from services.worker.ports.languages import Languages
+from services.worker.reach import beside, reached_at
 from services.worker.registration import registration
 from services.worker.servicers.grpc_inference import AnswerSource
 from services.worker.servicers.text_answer import ReaderBounds
@@ -88,8 +89,9 @@ async def serve(config: WorkerSettings) -> None:
             replace(parts, accounts=None if counting is None else counting.accounts)
         )
         rpc.serve(_answer_source(config, roster, worker, looked_at))
-        identity = _identity(config, name, await rpc.start())
+        bound = await rpc.start()
         stack.push_async_callback(rpc.stop, _LAST_GRACE)
+        identity = _identity(config, name, await reached_at(config, bound))
         lease = await registration(config, security, identity, stack)
         follower = AssignmentFollower(RegistryAssignments(registry), config.pool, roster.assign)
         async with asyncio.TaskGroup() as tasks:
@@ -228,7 +230,7 @@ def _identity(config: WorkerSettings, name: WorkerName, address: str) -> Identit
         address=address,
         pid=os.getpid(),
         release=RELEASE,
-        metrics_address=telemetry.serve_metrics(config.metrics_address),
+        metrics_address=beside(address, telemetry.serve_metrics(config.metrics_address)),
         start_ns=time.time_ns(),
     )
 

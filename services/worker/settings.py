@@ -22,8 +22,8 @@ class WorkerSettings(DiscoverySettings):
     registry_address: str = "127.0.0.1:8081"
     discovery_address: str = ""  # empty: the registry's
     worker_address: str = "127.0.0.1:0"  # port 0: any free one
-    # Where the edge reaches this worker; a host may do, the port is then the one listened on. Empty: where it listens,
-    # or, where that is every interface, the address by which it reaches the registry.
+    # Where the edge reaches this worker: an IP address and port (0: the one listened on). Empty: where it listens, or,
+    # where that is every interface, the address by which it reaches the registry.
     advertised_address: str = ""
     # How a unix socket is served: `auto` by the fast front where its codec is installed, else by grpcio.
     front: Literal["auto", "grpcio"] = "auto"
@@ -83,7 +83,14 @@ class WorkerSettings(DiscoverySettings):
     # Of prompts' fingerprints; equal on all machines whose fingerprints are to be compared. Empty: this machine's own.
     fingerprint_key: str = Field(default="", repr=False)
 
-    @field_validator("worker_address", "metrics_address", "advertised_address")
+    @field_validator("advertised_address")
+    @classmethod
+    def _is_callable(cls, value: str) -> str:
+        if value:
+            _reraising(_check_callable, value)
+        return value
+
+    @field_validator("worker_address", "metrics_address")
     @classmethod
     def _is_address(cls, value: str) -> str:
         if value:
@@ -109,6 +116,14 @@ class WorkerSettings(DiscoverySettings):
     def _is_id(cls, value: str) -> str:
         _reraising(partial(names.check_id, "pool"), value)
         return value
+
+
+def _check_callable(value: str) -> None:
+    """Envoy looks up no names of workers."""
+    if address.parse(value).is_name:
+        raise InvalidArgumentError.of_field(
+            "advertised_address", f"{value!r} is a name; allowed: an IP address and port"
+        )
 
 
 def _reraising(check: Callable[[str], object], value: str) -> None:

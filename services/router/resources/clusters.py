@@ -15,10 +15,12 @@ from services.router.domain.snapshot import Kind, Reference, Resource
 from services.router.domain.topology import RoutedVersion
 from services.router.resources import edge, tls, wire
 from services.rpc import address as addresses
+from services.rpc.address import Address
 
 _PROTOCOL_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _CONNECT_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
+_LOOKUP_SECONDS = 1.0  # between lookups of a name
 # A worker that hangs holds its calls until their deadline, unless its connection ends: then they are tried elsewhere.
 # (Failed health checks and leaving the assignment only keep new calls away.) gRPC lets us ping each second.
 _PING_SECONDS = 2.0
@@ -140,30 +142,52 @@ def _discovered(name: str, max_message_bytes: int, stamps: Mapping[str, str]) ->
     )
 
 
-def _fixed(name: str, address: str, settings: edge.Edge) -> Resource:
+def _fixed(name: str, text: str, settings: edge.Edge) -> Resource:
+    peers = addresses.parse_peers(text)
     cluster = Cluster(
         name=name,
-        type=Cluster.STATIC if _is_literal(address) else Cluster.STRICT_DNS,
+        type=Cluster.STATIC if all(map(_is_literal, peers)) else Cluster.STRICT_DNS,
         connect_timeout=wire.seconds(_CONNECT_SECONDS),
         load_assignment={
             "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": wire.socket(address)}}]}],
+            "endpoints": [
+                {"lb_endpoints": [{"endpoint": {"address": wire.socket_of(p)}} for p in peers]}
+            ],
         },
         typed_extension_protocol_options={
             _PROTOCOL_OPTIONS: wire.packed(_protocol(settings.max_message_bytes, {}))
         },
     )
     _limit(cluster, _UNLIMITED, budget=(100.0, 32))
-    by_tls = bool(settings.tls_dir) and addresses.parse(address).path is None
+    if len(peers) > 1 or peers[0].is_name:
+        cluster.MergeFrom(_of_several())
+    by_tls = bool(settings.tls_dir) and all(peer.path is None for peer in peers)
     return _resource(cluster, tls.reach_services(cluster) if by_tls else [])
 
 
-def _is_literal(address: str) -> bool:
-    parsed = addresses.parse(address)
-    if parsed.path is not None:
+def _of_several() -> Any:
+    """Peers that serve the same: those that say they do get the calls; a standby says that it does not.
+
+    Names are looked up each second, whatever their answers say of being kept: containers move.
+    """
+    return Cluster(
+        health_checks=[_health_check("", unhealthy_threshold=1)],
+        common_lb_config={"healthy_panic_threshold": {"value": _PANIC_PERCENT}},
+        ignore_health_on_host_removal=True,
+        dns_refresh_rate=wire.seconds(_LOOKUP_SECONDS),
+        dns_failure_refresh_rate={
+            "base_interval": wire.seconds(_LOOKUP_SECONDS / 2),
+            "max_interval": wire.seconds(_LOOKUP_SECONDS),
+        },
+        dns_lookup_family=Cluster.V4_PREFERRED,
+    )
+
+
+def _is_literal(peer: Address) -> bool:
+    if peer.path is not None:
         return True
     try:
-        ipaddress.ip_address(parsed.host)
+        ipaddress.ip_address(peer.host)
     except ValueError:
         return False
     return True
@@ -216,12 +240,12 @@ def _limit(cluster: Any, max_requests: int, budget: tuple[float, int]) -> None:
     )
 
 
-def _health_check(service: str) -> dict[str, Any]:
+def _health_check(service: str, unhealthy_threshold: int = 2) -> dict[str, Any]:
     return {
         "timeout": wire.seconds(_CHECK_SECONDS),
         "interval": wire.seconds(_CHECK_SECONDS),
         "no_traffic_interval": wire.seconds(_CHECK_SECONDS),
-        "unhealthy_threshold": wire.number(2),
+        "unhealthy_threshold": wire.number(unhealthy_threshold),
         "healthy_threshold": wire.number(1),
         # The authority is the cluster's name unless given; one with slashes is none (RFC 3986, 3.2), and HTTP/2
         # servers that look end such calls. Then no host is ever healthy, which Envoy takes for all being alike.

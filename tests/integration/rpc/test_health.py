@@ -58,6 +58,23 @@ async def test_who_is_not_there_is_not_well() -> None:
     assert "refused" in why
 
 
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+async def test_by_http(status: int, code: int) -> None:
+    """An Envoy tells by HTTP whether it is ready."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.readuntil(b"\r\n\r\n")
+        assert asked.startswith(b"GET /ready HTTP/1.1\r\n")
+        writer.write(f"HTTP/1.1 {status} Whatever\r\ncontent-length: 0\r\n\r\n".encode())
+        writer.close()
+        await writer.wait_closed()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening:
+        assert (await _run(f"http://0.0.0.0:{port}/ready"))[0] == code
+
+
 @pytest.mark.parametrize("kind", [PeerKind.SERVICE, PeerKind.WORKER])
 async def test_over_tls(tmp_path: Path, kind: PeerKind) -> None:
     """It shows the process's own certificate, and asks nobody who is of another kind or another authority."""

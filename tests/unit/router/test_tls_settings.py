@@ -11,12 +11,12 @@ from services.rpc.settings import SettingsError, load
 
 def test_a_key_lies_beside_its_certificate() -> None:
     """Unless it is said where; without a certificate the edge is plain."""
-    edge = load(RouterSettings, edge_certificate="/tls/cert.pem").edge("unix:/r.sock")
+    edge = load(RouterSettings, edge_certificate="/tls/cert.pem").edge()
     assert (edge.certificate, edge.key) == ("/tls/cert.pem", "/tls/key.pem")
     assert edge.client_certificate is ClientCertificate.OFF
-    named = load(RouterSettings, edge_certificate="/a.pem", edge_key="/b.pem").edge("unix:/r.sock")
+    named = load(RouterSettings, edge_certificate="/a.pem", edge_key="/b.pem").edge()
     assert named.key == "/b.pem"
-    assert not load(RouterSettings).edge("unix:/r.sock").certificate
+    assert not load(RouterSettings).edge().certificate
 
 
 @pytest.mark.parametrize(
