@@ -133,7 +133,7 @@ def _forget_changes(connection: sa.Connection) -> None:
     now = time.time_ns() // 1000
     connection.execute(changes.delete())
     connection.execute(log_bounds.delete())
-    connection.execute(log_bounds.insert().values(id=1, oldest=now, revision=now))
+    connection.execute(log_bounds.insert().values(id=1, oldest=now, revision=now, epoch=now))
 
 
 def _lost(blob: BlobId, versions: Sequence[str], error: Exception) -> str:
