@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
+import shutil
+import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import libfaketime
-
 _MIB = 1024 * 1024
 _CHUNK = 64 * 1024
 _FILLER = "filler"
+_OFFSET = struct.Struct("=q")
+_COMPILE = ("cc", "-shared", "-fPIC", "-O2")
+_SOURCE = Path(__file__).with_name("clock.c")
 SIZES = {  # of the folders in a state directory, MiB; the registry leaves 64 free for its database
     "registry": 96,
     "metering": 48,
@@ -68,38 +71,41 @@ def may_mount() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The wall clock of all processes that were started within `own_clock`; their monotonic clock is the machine's."""
+    """The wall clock of all processes started within `own_clock`; their monotonic clock is the machine's."""
 
     file: Path
 
     def jump(self, seconds: int) -> None:
         """From now on it is so many seconds later than on the machine, or earlier."""
-        new = self.file.with_suffix(".new")
-        new.write_text(f"{seconds:+d}\n")
-        new.replace(self.file)  # half a file would be no time
+        with self.file.open("r+b", buffering=0) as file:
+            file.write(_OFFSET.pack(seconds))
 
 
 @contextmanager
 def own_clock(folder: Path) -> Iterator[Clock]:
     """What is started within has a wall clock that can jump."""
-    clock = Clock(folder / "clock")
-    clock.jump(0)
-    given = {
-        "LD_PRELOAD": str(_library()),
-        "FAKETIME_TIMESTAMP_FILE": str(clock.file),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
+    clock, library = Clock(folder / "clock"), folder / "clock.so"
+    clock.file.write_bytes(_OFFSET.pack(0))
+    subprocess.run([*_COMPILE, "-o", str(library), str(_SOURCE), "-ldl"], check=True)
+    with ExitStack() as stack:
+        given = {"LD_PRELOAD": str(library), "INFERPLANE_CLOCK_FILE": str(clock.file)}
+        for name, value in given.items():
+            before = os.environ.get(name)
+            os.environ[name] = value
+            stack.callback(_restore, name, before)
         yield clock
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        del os.environ[name]
+    else:
+        os.environ[name] = value
+
+
+def can_jump() -> bool:
+    """Whether clocks can be made to jump here: by a library in C, on Linux."""
+    return sys.platform == "linux" and shutil.which(_COMPILE[0]) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +124,3 @@ def machine(folder: Path) -> Iterator[Machine]:
             stack.enter_context(small_disks(folder / "state")) if may_mount() else None,
             stack.enter_context(own_clock(folder)) if can_jump() else None,
         )
-
-
-def can_jump() -> bool:
-    """Whether clocks can be made to jump here: the package has a library for Linux on x86-64 alone."""
-    try:
-        ctypes.CDLL(str(_library()))
-    except OSError:
-        return False
-    return True
-
-
-def _library() -> Path:
-    return Path(str(libfaketime.__file__)).parent / "vendor/libfaketime/src/libfaketime.so.1"
