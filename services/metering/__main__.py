@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -16,11 +16,12 @@ from services.metering.adapters.database import Database
 from services.metering.area import Area, Surroundings
 from services.metering.settings import MeteringSettings
 from services.rpc import address as addresses
-from services.rpc import peers, state_lock
+from services.rpc import peers, postgres, state_lock
 from services.rpc.clock import SystemClock
 from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.peer_kind import PeerKind
+from services.rpc.postgres import Target
 from services.rpc.server import RpcServer, stop_requested
 from services.rpc.settings import SettingsError, load
 from services.rpc.telemetry import configure_logs, serve_metrics
@@ -63,15 +64,31 @@ def _refuse_open_port(settings: MeteringSettings, security: Security) -> None:
         )
 
 
+def _shared_store(settings: MeteringSettings) -> Target | None:
+    """The Postgres that is to be used, if any; SettingsError if it is nothing that is known."""
+    url = settings.store_url
+    if not url or url == "memory:" or url.startswith("sqlite:"):
+        return None  # these are the registry's, which has the same variable
+    found = postgres.target(url, settings.store_password_file, "metering")
+    if found is None:
+        raise SettingsError(
+            f"INFERPLANE_STORE_URL={url!r}: unknown; allowed: postgresql://user@host:port/database"
+        )
+    return found
+
+
 @asynccontextmanager
 async def surroundings(
     settings: MeteringSettings, metrics: CollectorRegistry
 ) -> AsyncIterator[Surroundings]:
-    """The folder, its lock and the open database."""
+    """The folder and the open database, and unless that is shared the folder's lock."""
+    shared = _shared_store(settings)
     folder = settings.state_dir.absolute() / "metering"
     _prepare_folder(folder)
-    with state_lock.held(folder / "metering.lock", "metering"):
-        async with Database.open(folder / "metering.db") as database:
+    with ExitStack() as stack:
+        if shared is None:
+            stack.enter_context(state_lock.held(folder / "metering.lock", "metering"))
+        async with Database.open(shared or folder / "metering.db") as database:
             yield Surroundings(
                 settings=settings,
                 database=database,
@@ -126,6 +143,7 @@ async def serve(
         await server.start([name for area in areas for name in area.services])
         async with asyncio.TaskGroup() as background:
             tasks = [background.create_task(area.run()) for area in areas]
+            tasks.append(background.create_task(around.database.run()))
             await server.set_health("", serving=True)
             await stop.wait()
             for area in areas:

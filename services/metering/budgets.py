@@ -8,10 +8,13 @@ from inferplane.metering.v1 import budget_service_pb2_grpc, lease_service_pb2_gr
 
 from services.metering.adapters.budget_metrics import BudgetMetrics
 from services.metering.adapters.sql_budget_store import SqlBudgetStore
+from services.metering.adapters.sql_shared_budgets import SqlSharedBudgetStore
 from services.metering.area import Surroundings
 from services.metering.domain.lease_exchange import Alert
 from services.metering.drivers.budgets import Budgets
+from services.metering.drivers.desk import Desk
 from services.metering.drivers.lease_desk import LeaseDesk
+from services.metering.drivers.shared_lease_desk import SharedLeaseDesk
 from services.metering.ports.project_lookup import ProjectLookup
 from services.metering.ports.rates import RateBook
 from services.metering.servicers.budget_messages import amount_text
@@ -30,7 +33,7 @@ class BudgetArea:
     )
 
     def __init__(
-        self, around: Surroundings, desk: LeaseDesk, projects: ProjectLookup, rates: RateBook
+        self, around: Surroundings, desk: Desk, projects: ProjectLookup, rates: RateBook
     ) -> None:
         self._around = around
         self._desk = desk
@@ -64,10 +67,11 @@ def _told(alert: Alert) -> None:
 
 def build(around: Surroundings, projects: ProjectLookup, rates: RateBook) -> BudgetArea:
     """Put the area together."""
-    desk = LeaseDesk(
-        store=SqlBudgetStore(around.database),
-        clock=around.clock,
-        lease_seconds=around.settings.budget_lease_seconds,
-        told=_told,
-    )
-    return BudgetArea(around, desk, projects, rates)
+    return BudgetArea(around, _desk(around), projects, rates)
+
+
+def _desk(around: Surroundings) -> Desk:
+    clock, lasting = around.clock, around.settings.budget_lease_seconds
+    if around.database.process is None:
+        return LeaseDesk(SqlBudgetStore(around.database), clock, lasting, _told)
+    return SharedLeaseDesk(SqlSharedBudgetStore(around.database), clock, lasting, _told)

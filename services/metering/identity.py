@@ -20,6 +20,7 @@ from services.metering.adapters.oidc_source import OidcSource
 from services.metering.adapters.signing_files import SigningFiles
 from services.metering.adapters.sql_identity import SqlIdentityStore
 from services.metering.area import Surroundings
+from services.metering.domain.policy_table import first_revision
 from services.metering.drivers.api_keys import ApiKeys
 from services.metering.drivers.first_admin import FirstAdmin, Secrets
 from services.metering.drivers.issuers import Issuers
@@ -97,8 +98,8 @@ def build(around: Surroundings) -> Identity:
     """Put the area together."""
     store, clock = SqlIdentityStore(around.database), around.clock
     signer = SigningFiles(around.folder / "signing")
-    # Revisions of an earlier process are never taken for one of this: see `PolicyTable`.
-    policy = Policy(clock, first_revision=time.time_ns() // 1000)
+    revision = first_revision(time.time_ns() // 1000, around.database.process)
+    policy = Policy(clock, first_revision=revision)
     source = OidcSource(around.settings.oidc_ca_file)
     trusted = [issuer.trusted() for issuer in around.settings.oidc_issuers]
     admin_file = AdminTokenFile(around.settings.state_dir.absolute() / "admin.key")

@@ -72,6 +72,10 @@ class MeteringSettings(Settings):
 
     metering_address: str = "127.0.0.1:8084"  # host:port or unix:/path
     state_dir: Path = Field(default_factory=lambda: user_state_path("inferplane"))
+    # postgresql://user@host:port/database, shared by any number of processes, which share state_dir, too.
+    # Empty, or the registry's memory: or sqlite://…: a SQLite file in state_dir, for one process.
+    store_url: str = ""
+    store_password_file: Path | None = None  # of Postgres; read for each new connection
     max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)  # never under 8 MiB here
     metrics_address: str = ""  # host:port; empty: off
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -6,13 +6,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from services.metering.drivers.lease_desk import LeaseDesk
+from services.metering.drivers.desk import Desk
 
 
 class BudgetMetrics(Collector):
     """Plain numbers, no labels: neither budgets nor projects make series."""
 
-    def __init__(self, desk: LeaseDesk) -> None:
+    def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     def collect(self) -> Iterable[Metric]:

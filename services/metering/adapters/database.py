@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+import structlog
+import tenacity
 from psycopg.types.numeric import IntLoader
 from sqlalchemy import Connection, MetaData, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -14,12 +16,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from services.metering.adapters.news import CHANNEL, Follower, News
 from services.rpc import postgres, schema, sqlite
 from services.rpc.completion import to_completion
+from services.rpc.errors import UnavailableError
 from services.rpc.postgres import Target
 from services.rpc.postgres_listener import Listener
 from services.rpc.postgres_lock import SessionLock
 from services.rpc.sqlite import open_engine, read_transaction, write_transaction
 
 T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
 
 metadata = MetaData()  # of the tables of all areas
 
@@ -80,10 +85,7 @@ class Database:
         engine = postgres.open_engine(target)
         _read_whole_numbers(engine.sync_engine)
         try:
-            with postgres.translated(_SERVICE):
-                await postgres.migrated(engine, _WRITES, migrate)
-                news = await postgres.write(engine, News.begun, _WRITES)
-            yield cls(engine, Shared(target, news))
+            yield cls(engine, Shared(target, await _begun(engine)))
         finally:
             await engine.dispose()
 
@@ -204,6 +206,24 @@ class Shared:
     def __init__(self, target: Target, news: News) -> None:
         self.target = target
         self.news = news
+
+
+async def _begun(engine: AsyncEngine) -> News:
+    """The schema brought up to date, once Postgres is there: all of a cluster may have been started at once."""
+    retrying = tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception_type(UnavailableError),
+        wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
+        before_sleep=lambda state: _log.warning(
+            "waiting for the database", reason=str(state.outcome and state.outcome.exception())
+        ),
+    )
+
+    async def begin() -> News:
+        with postgres.translated(_SERVICE):
+            await postgres.migrated(engine, _WRITES, migrate)
+            return await postgres.write(engine, News.begun, _WRITES)
+
+    return await retrying(begin)
 
 
 def _read_whole_numbers(engine: sa.Engine) -> None:

@@ -16,6 +16,7 @@ from services.metering.ports.identity_store import (
     IdentityView,
     KeyQuery,
     Owner,
+    Record,
     Tags,
     key_sort_key,
 )
@@ -123,6 +124,9 @@ class MemoryIdentityStore:
     def __init__(self) -> None:
         self._state = _State()
         self._writing = asyncio.Lock()
+
+    def follow(self, taken: Callable[[Sequence[Record]], None]) -> None:
+        """Nobody else writes."""
 
     async def read(self, work: Callable[[IdentityView], Awaitable[T]]) -> T:
         return await work(_MemoryView(self._state))

@@ -5,7 +5,7 @@ every write takes, so they are committed in their order, and who has seen one ha
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.metering.adapters.statements import POSTGRES, run
 
 CHANNEL = "inferplane_metering"  # of NOTIFY
-# Given the names of things of a topic that changed; reads them on the connection and takes them over.
-Follower: TypeAlias = Callable[[sa.Connection, Sequence[str]], None]
+# Given the things of a topic that changed and their revisions; reads them on the connection and takes them over.
+Follower: TypeAlias = Callable[[sa.Connection, Mapping[str, int]], None]
 
 _NONCE_BYTES = 16
 _KEPT_WRITERS = 1000  # processes whose last write can be told of
@@ -38,10 +38,14 @@ _NOTE = (
 )
 
 
-def note(connection: sa.Connection, topic: str, name: str) -> None:
-    """Tell other processes, once this transaction is committed, that a thing changed. Nothing if there are none."""
-    if connection.dialect.name == POSTGRES:
-        run(connection, _NOTE, (topic, name))
+def note(connection: sa.Connection, topic: str, name: str) -> int:
+    """Tell other processes, once this transaction is committed, that a thing changed.
+
+    Returns under which revision; 0 if the database is shared with none.
+    """
+    if connection.dialect.name != POSTGRES:
+        return 0
+    return int(run(connection, _NOTE, (topic, name)).one()[1])
 
 
 class News:
@@ -84,9 +88,9 @@ class News:
         self._take(connection, run(connection, _CHANGES, (self._seen,)).all())
 
     def _take(self, connection: sa.Connection, rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> None:
-        changed: dict[str, list[str]] = {}
-        for topic, name, _ in rows:
-            changed.setdefault(topic, []).append(name)
+        changed: dict[str, dict[str, int]] = {}
+        for topic, name, revision in rows:
+            changed.setdefault(topic, {})[name] = revision
         for topic, names in changed.items():
             if follower := self._followers.get(topic):
                 follower(connection, names)

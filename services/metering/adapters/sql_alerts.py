@@ -1,16 +1,19 @@
 """The alert store in the database."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import sqlalchemy as sa
 
 from services.metering.adapters.database import Database
+from services.metering.adapters.news import note
 from services.metering.adapters.statements import Among, run
 from services.metering.domain.spending import Notice, SpendingAlert, reached
 from services.rpc.errors import ResourceExhaustedError
 
+_TOPIC = "alerts"
 _ALERT = "project, alert, monthly_amount, percents, webhook, create_us"
 _NOTICE = (
     "id, project, alert, month, percent, spent, monthly_amount, webhook, create_us, deliver_us"
@@ -59,6 +62,16 @@ class SqlAlerts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def follow(self, taken: Callable[[Sequence[str]], None]) -> None:
+        self._database.follow(_TOPIC, lambda _, projects: taken(list(projects)))
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        return self._database.alone("spending notices")
+
+    @property
+    def is_shared(self) -> bool:
+        return self._database.process is not None
+
     async def put(self, alert: SpendingAlert, most: int) -> SpendingAlert:
         def work(connection: sa.Connection) -> SpendingAlert:
             _check_room(connection, alert, most)
@@ -76,6 +89,7 @@ class SqlAlerts:
                     alert.create_us,
                 ),
             )
+            note(connection, _TOPIC, alert.project)
             return _alerts(connection, alert.project, alert.alert)[0]
 
         return await self._database.write(lambda c: c.run_sync(work))

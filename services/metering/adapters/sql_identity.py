@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.metering.adapters.database import Database
 from services.metering.adapters.identity_tables import api_keys, projects, signing_keys
+from services.metering.adapters.news import note
 from services.metering.adapters.statements import POSTGRES, Among, run
 from services.metering.domain.api_key import ApiKey, KeyState, Role
 from services.metering.domain.policy import CLOCK_SKEW, in_policy
@@ -22,6 +24,7 @@ from services.metering.ports.identity_store import (
     IdentityView,
     KeyQuery,
     Owner,
+    Record,
     Tags,
     key_sort_key,
     microseconds,
@@ -173,6 +176,7 @@ class SqlIdentityTransaction(SqlIdentityView):
     async def put_project(self, project: Project) -> None:
         row = {"body": _PROJECT.dump_json(project).decode()}
         await self._put(projects, projects.c.id, project.name.project, row)
+        await self._note(projects, project.name.project)
 
     async def put_key(self, key: ApiKey) -> None:
         row = {
@@ -185,7 +189,9 @@ class SqlIdentityTransaction(SqlIdentityView):
             "in_policy": in_policy(key),
             "body": _API_KEY.dump_json(key).decode(),
         }
-        await self._put(api_keys, api_keys.c.id, key.name.key, row)
+        is_new = await self._put(api_keys, api_keys.c.id, key.name.key, row)
+        if in_policy(key) or not is_new:  # nobody else keeps anything of the others
+            await self._note(api_keys, key.name.key)
 
     async def put_signing_key(self, key: SigningKey) -> None:
         row = {
@@ -194,15 +200,38 @@ class SqlIdentityTransaction(SqlIdentityView):
             "body": _SIGNING_KEY.dump_json(key).decode(),
         }
         await self._put(signing_keys, signing_keys.c.kid, key.kid, row)
+        await self._note(signing_keys, key.kid)
 
     async def _put(
         self, table: sa.Table, id_column: sa.Column[Any], id_: str, row: Mapping[str, object]
-    ) -> None:
+    ) -> bool:
+        """Whether it is new."""
         updated = await self._connection.execute(
             table.update().where(id_column == id_).values(**row)
         )
         if updated.rowcount == 0:
             await self._connection.execute(table.insert().values({id_column.name: id_, **row}))
+            return True
+        return False
+
+    async def _note(self, table: sa.Table, name: str) -> None:
+        if self._connection.dialect.name == POSTGRES:
+            await self._connection.run_sync(note, table.name, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    """Reads records of a table that other processes changed."""
+
+    taken: Callable[[Sequence[Record]], None]
+    table: sa.Table
+    id_column: sa.Column[str]
+    read: TypeAdapter[Any]
+
+    def __call__(self, connection: sa.Connection, names: Mapping[str, int]) -> None:
+        statement = f"SELECT body FROM {self.table.name} WHERE {self.id_column.name} AMONG ?"  # noqa: S608
+        bodies = run(connection, statement, (Among(list(names)),)).scalars()
+        self.taken([self.read.validate_json(body) for body in bodies])
 
 
 class SqlIdentityStore:
@@ -210,6 +239,14 @@ class SqlIdentityStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def follow(self, taken: Callable[[Sequence[Record]], None]) -> None:
+        for table, id_column, read in (
+            (signing_keys, signing_keys.c.kid, _SIGNING_KEY),
+            (projects, projects.c.id, _PROJECT),
+            (api_keys, api_keys.c.id, _API_KEY),
+        ):
+            self._database.follow(table.name, _Follower(taken, table, id_column, read))
 
     async def read(self, work: Callable[[IdentityView], Awaitable[T]]) -> T:
         return await self._database.read(lambda connection: work(SqlIdentityView(connection)))

@@ -1,5 +1,6 @@
 """Prices of units and machines in the database: appended, never changed."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -7,6 +8,7 @@ import sqlalchemy as sa
 
 from services.metering.adapters import sql_entries
 from services.metering.adapters.database import Database
+from services.metering.adapters.news import note
 from services.metering.adapters.statements import run
 from services.metering.domain.ledger import Entry, EntryKind, EntryNumber
 from services.metering.domain.machine_price import MachinePrice, MachinePriceId
@@ -14,6 +16,7 @@ from services.metering.domain.price import Price, PriceId
 from services.metering.domain.unit import Unit
 from services.metering.ports.price_store import Committed
 
+_TOPIC = "prices"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PRICE_FIELDS = "id, unit, amount, project, model, version, valid_from_ns, create_us"
 _MACHINE_FIELDS = "id, pool, hourly_amount, machines, valid_from_ns, create_us"
@@ -55,6 +58,7 @@ def _note(connection: sa.Connection, price: Price | MachinePrice) -> None:
         reason=price.text,
     )
     sql_entries.append(connection, entry, ())
+    note(connection, _TOPIC, "")
 
 
 def load_machine_prices(connection: sa.Connection) -> list[MachinePrice]:
@@ -80,6 +84,12 @@ class SqlPrices:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def follow(self, taken: Callable[[Sequence[Price], Sequence[MachinePrice]], None]) -> None:
+        def follower(connection: sa.Connection, _: Mapping[str, int]) -> None:
+            taken(load_prices(connection), load_machine_prices(connection))
+
+        self._database.follow(_TOPIC, follower)
 
     async def prices(self) -> list[Price]:
         return await self._database.read(lambda connection: connection.run_sync(load_prices))

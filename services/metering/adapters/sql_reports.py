@@ -80,6 +80,7 @@ class SqlReports:
         def work(connection: sa.Connection) -> dict[int, Entry]:
             return {number: sql_entries.one_entry(connection, number) for number in set(numbers)}
 
+        await self._database.catch_up()  # with the prices that count for them
         return await self._database.read(lambda connection: connection.run_sync(work))
 
 

@@ -36,6 +36,7 @@ class Account:
     settled: int = 0  # used by leases that are closed
     lost: int = 0  # granted to leases that were given up, and not said to be used
     refused: int = 0  # by leases that are closed
+    shortages: int = 0  # times that somebody went short, where several processes grant
     alerted: int = 0  # percent of the amount that was told of already
     leases: dict[str, Lease] = field(default_factory=dict)  # open ones, by holder
     closed: dict[str, int] = field(default_factory=dict)  # serial of the last closed one, by holder

@@ -47,8 +47,13 @@ class BudgetIndex:
         """The budget of that uid."""
         return self._by_uid.get(uid)
 
-    def put(self, budget: Budget) -> None:
-        """Add a budget, or replace it by its uid."""
+    def put(self, budget: Budget, revision: int | None = None) -> None:
+        """Add a budget, or replace it by its uid.
+
+        Args:
+            budget: as it is now.
+            revision: of the change, where the store numbers them, and not lower than any before; None: the next one.
+        """
         project = budget.name.project
         if budget.uid not in self._by_uid:
             self._counts[project] = self._counts.get(project, 0) + 1
@@ -56,9 +61,9 @@ class BudgetIndex:
         self._by_uid[budget.uid] = budget
         self._by_name[str(budget.name)] = budget
         self._by_subject.setdefault(_bound(budget), {})[budget.uid] = budget
-        self._note(project)
+        self._note(project, revision)
 
-    def remove(self, budget: Budget) -> None:
+    def remove(self, budget: Budget, revision: int | None = None) -> None:
         """It binds nobody any more."""
         project, bound = budget.name.project, _bound(budget)
         del self._by_uid[budget.uid], self._by_name[str(budget.name)]
@@ -69,7 +74,7 @@ class BudgetIndex:
         self._counts[project] -= 1
         if not self._counts[project]:
             del self._counts[project]
-        self._note(project)
+        self._note(project, revision)
 
     def of_subject(self, subject: Subject) -> SubjectBudgets:
         """The budgets that bind a caller."""
@@ -99,8 +104,8 @@ class BudgetIndex:
             found.append(project)
         return found
 
-    def _note(self, project: str) -> None:
-        self.revision += 1
+    def _note(self, project: str, revision: int | None) -> None:
+        self.revision = self.revision + 1 if revision is None else max(self.revision, revision)
         self._changes[project] = self.revision
         self._changes.move_to_end(project)
 

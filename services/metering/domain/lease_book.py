@@ -1,6 +1,6 @@
 """All leases on all budgets: what holders say is taken down, and what is left is given out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.metering.domain.budget import Budget
@@ -52,8 +52,18 @@ class Standing:
 class LeaseBook:
     """Budgets, their accounts, and the holders that live. What changed is `unsaved` until it is taken."""
 
-    def __init__(self, budgets: BudgetIndex, lease_seconds: float) -> None:
+    def __init__(
+        self, budgets: BudgetIndex, lease_seconds: float, *, is_shared: bool = False
+    ) -> None:
+        """Begin without accounts.
+
+        Args:
+            budgets: that there are.
+            lease_seconds: without an exchange, after which a holder is over.
+            is_shared: other processes have books of the same accounts.
+        """
         self.budgets = budgets
+        self._is_shared = is_shared
         self._lease_seconds = lease_seconds
         self._accounts: dict[str, dict[int, Account]] = {}  # by budget, by start of the window
         self._holders: dict[str, _Holder] = {}
@@ -79,6 +89,28 @@ class LeaseBook:
                     holder, _Holder(0, now.monotonic + self._lease_seconds)
                 )
                 known.sequence = max(known.sequence, lease.sequence)
+
+    def merge(self, accounts: Iterable[Account], holders: Mapping[str, int], now: Moment) -> None:
+        """Take what other processes wrote: accounts as they are now, and sequences of holders that they answered."""
+        for account in accounts:
+            windows = self._accounts.setdefault(account.uid, {})
+            known = windows.get(account.window_start)
+            if known is not None and account.shortages > known.shortages:
+                self._scarce[account.uid] = now.monotonic + _SCARCE_SECONDS
+            windows[account.window_start] = account
+        for holder, sequence in holders.items():
+            self._holders[holder] = _Holder(sequence, now.monotonic + self._lease_seconds)
+
+    def forget(self) -> None:
+        """All accounts and holders, to merge everything anew; also what is unsaved or untold."""
+        self._accounts.clear()
+        self._holders.clear()
+        self.unsaved, self.alerts = {}, []
+
+    def sequence(self, holder: str) -> int | None:
+        """Of the last exchange of a holder that lives."""
+        known = self._holders.get(holder)
+        return None if known is None else known.sequence
 
     def exchange(self, said: Exchange, now: Moment) -> tuple[Answer, bool]:
         """Take down what a holder says and answer it; True: the answer may go out only once `unsaved` is durable."""
@@ -181,6 +213,9 @@ class LeaseBook:
         )
         if given < use.needed and self._held_by_others(account, said.holder):
             self._scarce[budget.uid] = now.monotonic + _SCARCE_SECONDS
+            if self._is_shared:
+                account.shortages += 1
+                self._changed(account)
         if given <= 0:
             return 0
         lease = account.leases.setdefault(said.holder, Lease(serial=said.sequence))

@@ -9,6 +9,7 @@ from services.metering.domain.policy import Fact, FactKey, Span
 from services.rpc.errors import OutOfRangeError
 
 KEPT_REMOVALS = 10_000
+_SECONDS_BEFORE = 1_700_000_000  # since 1970, when nothing of this ran
 _SPARE_PLANS = 64  # stale plans that are not worth clearing
 
 
@@ -21,12 +22,24 @@ class PolicyChange:
     revision: int = field(default=0, compare=False)  # when it became so
 
 
+def first_revision(microseconds: int, process: int | None) -> int:
+    """Where a process's revisions begin, so that none of another process is taken for one of them.
+
+    Args:
+        microseconds: now, since 1970.
+        process: its number among those that run at once; None: it is the only one. Each has 2^24 revisions in a
+            second of its own, and those that start in one second have others.
+    """
+    if process is None:
+        return microseconds
+    return (microseconds // 10**6 - _SECONDS_BEFORE << 32) + (process % 256 << 24)
+
+
 class PolicyTable:
     """Holds each fact once, so a reader however far behind costs a list of references at most.
 
-    Revisions begin at the microsecond of the table's making: one of an earlier process is never taken for
-    one of this. Facts that went are remembered up to a number; who is behind the first forgotten one must
-    begin again.
+    Revisions begin where `first_revision` says. Facts that went are remembered up to a number; who is behind the
+    first forgotten one must begin again.
     """
 
     def __init__(self, first_revision: int, kept_removals: int = KEPT_REMOVALS) -> None:

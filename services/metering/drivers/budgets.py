@@ -13,10 +13,9 @@ from services.metering.domain.budget import (
     fields_of,
 )
 from services.metering.domain.etag import check_etag
-from services.metering.domain.lease_book import Standing
-from services.metering.drivers.lease_desk import LeaseDesk, moment
+from services.metering.domain.lease_book import LeaseBook, Standing
+from services.metering.drivers.desk import Decision, Desk, moment
 from services.metering.ports.project_lookup import ProjectLookup
-from services.rpc.completion import to_completion
 from services.rpc.errors import AlreadyExistsError, NotFoundError
 from services.rpc.names import ProjectName
 from services.rpc.page import Page, PageRequest, cut
@@ -35,7 +34,7 @@ class BudgetState:
 class Budgets:
     """Creates, reads, changes and deletes budgets. Changes run one after another."""
 
-    def __init__(self, desk: LeaseDesk, projects: ProjectLookup) -> None:
+    def __init__(self, desk: Desk, projects: ProjectLookup) -> None:
         self._desk = desk
         self._projects = projects
 
@@ -43,45 +42,38 @@ class Budgets:
         """A new budget; its first window has begun already, with nothing used. NotFoundError: no such project."""
         wanted = checked(given)
         await self._projects.get(ProjectName(name.project))
-        async with self._desk.writing:
-            return await self._create(name, wanted)
-
-    async def _create(self, name: BudgetName, given: BudgetInput) -> BudgetState:
-        if self._desk.book.budgets.named(name) is not None:
-            raise AlreadyExistsError(f"{name} exists already", metadata={"resource": str(name)})
-        assert given.unit is not None
-        assert given.amount is not None
-        assert given.window is not None
+        assert wanted.unit is not None
+        assert wanted.amount is not None
+        assert wanted.window is not None
         budget = Budget(
             uid=secrets.token_hex(_UID_BYTES),
             name=name,
-            unit=given.unit,
-            amount=given.amount,
-            window=given.window,
-            key=given.key,
-            endpoint=given.endpoint,
-            shadow=given.shadow,
-            stop_streams=given.stop_streams,
-            alert_percents=tuple(given.alert_percents),
+            unit=wanted.unit,
+            amount=wanted.amount,
+            window=wanted.window,
+            key=wanted.key,
+            endpoint=wanted.endpoint,
+            shadow=wanted.shadow,
+            stop_streams=wanted.stop_streams,
+            alert_percents=tuple(wanted.alert_percents),
             create_time=self._desk.clock.now(),
         )
-        return await self._put(budget)
 
-    async def _put(self, budget: Budget) -> BudgetState:
-        await to_completion(self._keep(budget))
-        return self._state(budget)
+        def decide(book: LeaseBook) -> Decision:
+            if book.budgets.named(name) is not None:
+                raise AlreadyExistsError(f"{name} exists already", metadata={"resource": str(name)})
+            return Decision(budget)
 
-    async def _keep(self, budget: Budget) -> None:
-        """In the store and in the book, or in neither, also if the caller goes meanwhile."""
-        await self._desk.store.put(budget)
-        self._desk.book.budgets.put(budget)
+        return self._state(await self._desk.change(decide))
 
-    def get(self, name: BudgetName) -> BudgetState:
+    async def get(self, name: BudgetName) -> BudgetState:
         """NotFoundError if there is none."""
-        return self._state(self._found(name))
+        await self._desk.refresh()
+        return self._state(_found(self._desk.book, name))
 
-    def list(self, project: str, wanted: PageRequest) -> Page[BudgetState]:
+    async def list(self, project: str, wanted: PageRequest) -> Page[BudgetState]:
         """Those of a project, or of all (`-`), by name."""
+        await self._desk.refresh()
         parent = "projects/" if project == "-" else f"projects/{project}/"
         found = self._desk.book.budgets.listed(parent, wanted.after, wanted.size + 1)
         states = [self._state(budget) for budget in found]
@@ -92,33 +84,37 @@ class Budgets:
     ) -> BudgetState:
         """Change what may be changed, from now on and in the running window; `create` it if it is missing."""
         fields = fields_of(paths)
-        if create and self._desk.book.budgets.named(name) is None:
-            return await self.create(name, given)
-        async with self._desk.writing:
-            budget = self._found(name)
+        if create:
+            await self._desk.refresh()
+            if self._desk.book.budgets.named(name) is None:
+                return await self.create(name, given)
+
+        def decide(book: LeaseBook) -> Decision:
+            budget = _found(book, name)
             check_etag(name, budget, etag)
-            return await self._put(changed(budget, _completed(given, budget, fields), fields))
+            return Decision(changed(budget, _completed(given, budget, fields), fields))
+
+        return self._state(await self._desk.change(decide))
 
     async def delete(self, name: BudgetName, etag: str) -> None:
         """Its calls go on without it; what it counted is forgotten."""
-        async with self._desk.writing:
-            budget = self._found(name)
+
+        def decide(book: LeaseBook) -> Decision:
+            budget = _found(book, name)
             check_etag(name, budget, etag)
-            await to_completion(self._remove(budget))
+            return Decision(budget, is_gone=True)
 
-    async def _remove(self, budget: Budget) -> None:
-        await self._desk.store.remove(budget.uid)
-        self._desk.book.budgets.remove(budget)
-        self._desk.book.drop(budget.uid)
-
-    def _found(self, name: BudgetName) -> Budget:
-        budget = self._desk.book.budgets.named(name)
-        if budget is None:
-            raise NotFoundError(f"{name} does not exist", metadata={"resource": str(name)})
-        return budget
+        await self._desk.change(decide)
 
     def _state(self, budget: Budget) -> BudgetState:
         return BudgetState(budget, self._desk.book.standing(budget, moment(self._desk.clock)))
+
+
+def _found(book: LeaseBook, name: BudgetName) -> Budget:
+    budget = book.budgets.named(name)
+    if budget is None:
+        raise NotFoundError(f"{name} does not exist", metadata={"resource": str(name)})
+    return budget
 
 
 def _completed(given: BudgetInput, budget: Budget, fields: Sequence[str]) -> BudgetInput:

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from services.metering.domain.budget import Budget
 from services.metering.domain.budget_index import BudgetIndex
-from services.metering.domain.lease_book import LeaseBook, Moment
+from services.metering.domain.lease_book import LeaseBook
 from services.metering.domain.lease_exchange import Alert, Answer, Exchange
+from services.metering.drivers.desk import Decide, Decision, LeaseCounts, moment
 from services.metering.ports.budget_store import BudgetStore
 from services.rpc.clock import Clock
+from services.rpc.completion import to_completion
 from services.rpc.errors import InferplaneError
 
 _log = structlog.get_logger(__name__)
@@ -20,23 +23,11 @@ _TIDY_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class LeaseCounts:
-    """For metrics; only grow."""
-
-    exchanges: int = 0
-    saves: int = 0
-    ended: int = 0  # holders that didn't come in time
-    alerts: int = 0
-
-
-def moment(clock: Clock) -> Moment:
-    """The clock's."""
-    return Moment(clock.now().timestamp(), clock.monotonic())
-
-
-@dataclass(slots=True)
 class LeaseDesk:
-    """The book of leases and its store. One at a time writes; who comes meanwhile shares the next write."""
+    """A Desk of the only process: the book of leases and its store.
+
+    One at a time writes; who comes meanwhile shares the next write.
+    """
 
     store: BudgetStore
     clock: Clock
@@ -78,6 +69,27 @@ class LeaseDesk:
                 self.book.unsaved = {**taken, **self.book.unsaved}
                 raise
             self.counts.saves += 1
+
+    async def refresh(self) -> None:
+        """The book always knows everything."""
+
+    async def change(self, decide: Decide) -> Budget:
+        """Change the budget that is decided on; durable when it returns."""
+        async with self.writing:
+            decision = decide(self.book)
+            await to_completion(self._keep(decision))
+        return decision.budget
+
+    async def _keep(self, decision: Decision) -> None:
+        """In the store and in the book, or in neither, also if the caller goes meanwhile."""
+        budget = decision.budget
+        if decision.is_gone:
+            await self.store.remove(budget.uid)
+            self.book.budgets.remove(budget)
+            self.book.drop(budget.uid)
+        else:
+            await self.store.put(budget)
+            self.book.budgets.put(budget)
 
     async def run(self) -> None:
         """End leases in time and write what nobody waits for, until cancelled."""

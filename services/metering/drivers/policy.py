@@ -6,12 +6,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
+from services.metering.domain.api_key import ApiKey
 from services.metering.domain.policy import Span, key_spans, project_spans, signing_span
 from services.metering.domain.policy_table import PolicyChange, PolicyTable
+from services.metering.domain.project import Project
+from services.metering.domain.signing_key import SigningKey
 from services.metering.ports.identity_store import (
     IdentityStore,
     IdentityView,
     KeyQuery,
+    Record,
     key_sort_key,
 )
 from services.rpc.clock import Clock
@@ -45,8 +49,9 @@ class Policy:
         return len(self._table)
 
     async def load(self, store: IdentityStore) -> None:
-        """Take what is stored; before anything is followed or written."""
+        """Take what is stored, and from then on what others store; before anything is followed or written."""
         now = self._clock.now()
+        store.follow(self.take)
 
         async def work(view: IdentityView) -> None:
             self.put([signing_span(key) for key in await view.signing_keys()])
@@ -63,6 +68,10 @@ class Policy:
         while keys := await view.keys(KeyQuery(limit=_PAGE, after=after, policy_at=now)):
             self.put([span for key in keys for span in key_spans(key)])
             after = key_sort_key(keys[-1])
+
+    def take(self, records: Iterable[Record]) -> None:
+        """Take what there is to know of records."""
+        self.put([span for record in records for span in _spans(record)])
 
     def put(self, spans: Iterable[Span]) -> None:
         """Take what is said of some facts in place of what was; readers hear at once."""
@@ -112,3 +121,13 @@ class Policy:
             yield
         finally:
             self.readers -= 1
+
+
+def _spans(record: Record) -> Sequence[Span]:
+    match record:
+        case Project():
+            return project_spans(record)
+        case ApiKey():
+            return key_spans(record)
+        case SigningKey():
+            return (signing_span(record),)

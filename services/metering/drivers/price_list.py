@@ -59,9 +59,13 @@ class PriceList:
         self.machine_prices: tuple[MachinePrice, ...] = ()
 
     async def load(self) -> None:
-        """Read what is stored; before anything else."""
+        """Read what is stored, and from then on what others store; before anything else."""
+        self._store.follow(self._taken)
         self.book = PriceBook(await self._store.prices())
         self.machine_prices = tuple(await self._store.machine_prices())
+
+    def _taken(self, prices: Sequence[Price], machines: Sequence[MachinePrice]) -> None:
+        self.book, self.machine_prices = PriceBook(prices), tuple(machines)
 
     @property
     def revision(self) -> str:

@@ -27,6 +27,7 @@ _log = structlog.get_logger(__name__)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = 16  # deliveries
 _LONGEST_WAIT_US = 24 * 3600 * 10**6  # for a webhook to take a notice
+_LOOK_SECONDS = 60.0  # where other processes note and tell, too
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0  # seconds, after a delivery that was not taken
 
 
@@ -49,6 +50,9 @@ class Spending:
         self._watched: set[str] = set()  # projects with alerts
         self._waiting: set[tuple[str, int]] = set()  # project and month
         self._woken = asyncio.Event()
+        self._look_at: float | None = (
+            None  # another process may end before it has told; None: there is none
+        )
         self._told = Counter(
             "inferplane_spending_notices", "Alerts of spending that were told.", registry=metrics
         )
@@ -65,9 +69,16 @@ class Spending:
 
     async def load(self) -> None:
         """Look at all that was spent: a process that ended may not have told of it."""
-        self._watched = {alert.project for alert in await self._store.alerts("")}
-        self._waiting.update(await self._store.months(self._watched))
+        self._store.follow(self._watched.update)
+        self._watched |= {alert.project for alert in await self._store.alerts("")}
+        await self._look_again()
+
         self._woken.set()
+        if self._store.is_shared:
+            self._look_at = self._clock.monotonic() + _LOOK_SECONDS
+
+    async def _look_again(self) -> None:
+        self._waiting.update(await self._store.months(self._watched))
 
     def spent(self, more: Mapping[tuple[str, int], int]) -> None:
         """Projects have spent more in months."""
@@ -108,7 +119,7 @@ class Spending:
             await self._clock.wait(self._woken, until)
             self._woken.clear()
             if await self._told_all():
-                pause, until = _FIRST_PAUSE, None
+                pause, until = _FIRST_PAUSE, self._look_at
             else:
                 until = self._clock.monotonic() + pause
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -116,6 +127,9 @@ class Spending:
     async def _told_all(self) -> bool:
         """Whether there is nothing left to tell; if the store fails, there is."""
         try:
+            if self._look_at is not None and self._clock.monotonic() >= self._look_at:
+                await self._look_again()
+                self._look_at = self._clock.monotonic() + _LOOK_SECONDS
             await self._tell()
             return await self._deliver()
         except InferplaneError as error:
@@ -141,7 +155,15 @@ class Spending:
                 )
 
     async def _deliver(self) -> bool:
-        """Whether all that waited was taken; one that is not holds up no others."""
+        """Whether all that waited was taken."""
+        if self._store.is_shared and not await self._store.undelivered(0, 1):
+            await self._give_up()
+            return True
+        async with self._store.alone():  # not told twice as long as the store can be reached
+            return await self._deliver_waiting()
+
+    async def _deliver_waiting(self) -> bool:
+        """The same; one that is not taken holds up no others."""
         after, taken = 0, True
         while waiting := await self._store.undelivered(after, _AT_ONCE):
             taken &= all(await asyncio.gather(*map(self._deliver_one, waiting)))

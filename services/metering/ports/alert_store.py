@@ -1,6 +1,7 @@
 """Where alerts of spending are kept, and what they told."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from services.metering.domain.spending import Notice, SpendingAlert
@@ -8,6 +9,19 @@ from services.metering.domain.spending import Notice, SpendingAlert
 
 class AlertStore(Protocol):
     """What was changed is durable when it returns."""
+
+    def follow(self, taken: Callable[[Sequence[str]], None]) -> None:
+        """Have somebody hear for which projects other processes set alerts: soon after they did."""
+        ...
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """A block that no other process is in meanwhile, as far as it is not cut off from the store."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may note and tell, too."""
+        ...
 
     async def put(self, alert: SpendingAlert, most: int) -> SpendingAlert:
         """Make it, or take the place of the one there is (whose time of creation stays).

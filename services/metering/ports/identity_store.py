@@ -13,6 +13,7 @@ from services.rpc.names import KeyName, ProjectName
 T = TypeVar("T")
 Owner: TypeAlias = tuple[str, str]  # ids of a project and of its key; empty: the project itself
 Tags: TypeAlias = Mapping[str, str]
+Record: TypeAlias = Project | ApiKey | SigningKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,13 @@ class IdentityStore(Protocol):
     raised changed nothing, one that has begun ends even if its caller is cancelled. Readers never wait for
     writers. Foreign errors come out as ResourceExhaustedError, UnavailableError or InternalError.
     """
+
+    def follow(self, taken: Callable[[Sequence[Record]], None]) -> None:
+        """Have somebody hear of what other processes wrote: before each write here, and soon after theirs.
+
+        Never while a write here is between its begin and its `committed`.
+        """
+        ...
 
     async def read(self, work: Callable[[IdentityView], Awaitable[T]]) -> T:
         """Run `work` on one consistent state."""

@@ -13,6 +13,13 @@ Committed: TypeAlias = Callable[[T], None]  # called once it is durable, before 
 class PriceStore(Protocol):
     """Prices, appended and never changed. What was added is durable when it returns."""
 
+    def follow(self, taken: Callable[[Sequence[Price], Sequence[MachinePrice]], None]) -> None:
+        """Have somebody hear all there are when other processes made some: before each write here, and soon.
+
+        Never while a write here is between its begin and its `committed`.
+        """
+        ...
+
     async def prices(self) -> Sequence[Price]:
         """All, in the order in which they were made."""
         ...

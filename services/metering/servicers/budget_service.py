@@ -32,7 +32,7 @@ class BudgetService(BudgetServiceServicer):
     async def GetBudget(
         self, request: pb.GetBudgetRequest, context: _Context
     ) -> pb.GetBudgetResponse:
-        state = self._budgets.get(parse_budget("name", request.name))
+        state = await self._budgets.get(parse_budget("name", request.name))
         return pb.GetBudgetResponse(budget=budget_message(state))
 
     async def ListBudgets(
@@ -40,7 +40,7 @@ class BudgetService(BudgetServiceServicer):
     ) -> pb.ListBudgetsResponse:
         project = parse_parent("parent", request.parent)
         wanted = page_request(f"budgets of {project}", request.page_size, request.page_token)
-        page = self._budgets.list(project, wanted)
+        page = await self._budgets.list(project, wanted)
         return pb.ListBudgetsResponse(
             budgets=[budget_message(state) for state in page.items],
             next_page_token=page.next_page_token,

@@ -16,7 +16,7 @@ from services.metering.domain.lease_exchange import (
     Subject,
     SubjectBudgets,
 )
-from services.metering.drivers.lease_desk import LeaseDesk
+from services.metering.drivers.desk import Desk
 from services.metering.ports.rates import RateBook
 from services.rpc import names
 from services.rpc.errors import InvalidArgumentError
@@ -36,7 +36,7 @@ _UNITS = {
 class LeaseService(LeaseServiceServicer):
     """Reads requests, calls the desk, writes answers."""
 
-    def __init__(self, desk: LeaseDesk, rates: RateBook) -> None:
+    def __init__(self, desk: Desk, rates: RateBook) -> None:
         self._desk = desk
         self._rates = rates
 
@@ -70,9 +70,10 @@ class LeaseService(LeaseServiceServicer):
 
 
 def _said(request: pb.ExchangeLeasesRequest) -> Exchange:
-    if not request.holder or len(request.holder) > _LONGEST_HOLDER:
+    holder = request.holder
+    if not holder or len(holder) > _LONGEST_HOLDER or not holder.isprintable():
         raise InvalidArgumentError.of_field(
-            "holder", f"{names.shown(request.holder)}; allowed: 1 to {_LONGEST_HOLDER} characters"
+            "holder", f"{names.shown(holder)}; allowed: 1 to {_LONGEST_HOLDER} printable characters"
         )
     return Exchange(
         holder=request.holder,

@@ -50,4 +50,4 @@ async def test_a_budget_is_stored_and_known_or_neither() -> None:
         await creating
     stored = await store.load()
     assert [budget.name for budget in stored.budgets] == [NAME]
-    assert budgets.get(NAME).budget == stored.budgets[0]
+    assert (await budgets.get(NAME)).budget == stored.budgets[0]

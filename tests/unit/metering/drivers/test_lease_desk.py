@@ -10,7 +10,8 @@ from services.metering.adapters.memory_budget_store import MemoryBudgetStore
 from services.metering.domain.budget import Budget, BudgetName, BudgetUnit
 from services.metering.domain.budget_account import Account
 from services.metering.domain.lease_exchange import Alert, BudgetUse, Exchange, LeaseUse
-from services.metering.drivers.lease_desk import LeaseDesk, moment
+from services.metering.drivers.desk import moment
+from services.metering.drivers.lease_desk import LeaseDesk
 from services.rpc.calendar_window import WindowKind, window_start
 from services.rpc.errors import ResourceExhaustedError
 from tests.manual_clock import ManualClock

@@ -45,7 +45,7 @@ def upgrade() -> None:
 
 def _shared() -> None:
     """What processes that share the database tell each other: what changed last under which revision."""
-    op.execute("CREATE SEQUENCE metering_revision")
+    op.execute("CREATE SEQUENCE metering_revision START 2")
     op.execute("CREATE SEQUENCE metering_process")
     op.create_table(
         "metering_changes",
