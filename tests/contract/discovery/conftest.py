@@ -23,14 +23,12 @@ from services.rpc.clock import SystemClock
 from services.rpc.consul import Consul
 from services.rpc.consul_roster import ConsulRoster
 from services.rpc.consul_watch import ConsulWatch, Pace
-from services.rpc.names import WorkerName
 from services.rpc.server import RpcServer
 from services.worker.adapters.consul_registration import ConsulRegistration
 from services.worker.adapters.discovery_client import DiscoveryRegistration, Identity
 from services.worker.ports.discovery import Registration
 from tests.consul_agent import ConsulAgent, needs_consul
-
-LEASE = 3.0  # seconds
+from tests.discovery_parts import LEASE
 
 
 class Discovery(Protocol):
@@ -140,17 +138,3 @@ async def discovery(request: pytest.FixtureRequest, folder: Path) -> AsyncIterat
     await found.start()
     yield found
     await found.stop()
-
-
-def identity(name: str, pool: str = "default") -> Identity:
-    """Of a worker on a socket."""
-    return Identity(
-        name=WorkerName(name),
-        pool=pool,
-        zone="a",
-        address=f"unix:/run/{name}.sock",
-        pid=1,
-        release="0.1.0",
-        metrics_address="",
-        start_ns=1_700_000_000_000_000_000,
-    )

@@ -1,84 +1,29 @@
 """What a worker tells discovery and what a router hears: the same whoever keeps the list."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from services.router.domain.topology import Worker
-from services.router.domain.worker_directory import WorkerDirectory
-from services.rpc.names import VersionName
-from services.worker.domain.counters import Counters
-from services.worker.domain.load_state import LoadState
 from services.worker.drivers.heartbeat import Heartbeat
-from services.worker.ports.discovery import RegistrationError, VersionReport, WorkerReport
+from services.worker.ports.discovery import RegistrationError, WorkerReport
 from tests.consul_agent import eventually
-from tests.contract.discovery.conftest import LEASE, Discovery, identity
-
-V1, V2 = VersionName("digits", "1"), VersionName("digits", "2")
-_KEPT = 60.0  # seconds that the directory is patient for after a return; longer than any test
-
-
-class Router:
-    """Hears discovery as the router does, and notes each picture that it would publish."""
-
-    def __init__(self) -> None:
-        self.directory = WorkerDirectory(lease=_KEPT)
-        self.is_connected = False
-        self.pictures: list[tuple[str, ...]] = []
-        self.told = 0
-
-    def hear_discovery(self, workers: Sequence[Worker]) -> None:
-        self.is_connected = True
-        self.told += 1
-        self.directory.hear(workers, 0.0)
-        self.pictures.append(tuple(worker.name for worker in self.workers))
-
-    def lose_discovery(self) -> None:
-        self.is_connected = False
-        self.directory.lose()
-
-    @property
-    def workers(self) -> tuple[Worker, ...]:
-        return self.directory.live(0.0)
-
-    @property
-    def names(self) -> list[str]:
-        return [worker.name.removeprefix("workers/") for worker in self.workers]
+from tests.contract.discovery.conftest import Discovery
+from tests.discovery_parts import V1, V2, Router, beating, heard, identity, report
 
 
 @asynccontextmanager
 async def following(discovery: Discovery) -> AsyncIterator[Router]:
     """A router that has heard discovery."""
-    router = Router()
-    task = asyncio.create_task(discovery.follow(router))
-    await eventually(lambda: router.is_connected, "discovery is heard")
-    yield router
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with heard(discovery.follow) as router:
+        yield router
 
 
 @asynccontextmanager
 async def living(discovery: Discovery, name: str, report: WorkerReport) -> AsyncIterator[Heartbeat]:
     """A worker that renews its lease, and leaves without a word."""
-    heartbeat = Heartbeat(lambda: report, LEASE / 5)
-    beating = asyncio.create_task(heartbeat.run(discovery.registration(identity(name))))
-    try:
-        async with asyncio.timeout(60):
-            await heartbeat.announce()
+    async with beating(discovery.registration(identity(name)), report) as heartbeat:
         yield heartbeat
-    finally:
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
-
-
-def report(*ready: VersionName, draining: bool = False, calls: int = 0) -> WorkerReport:
-    counters = Counters(succeeded=calls)
-    versions = [VersionReport(name, LoadState.READY, "", counters) for name in ready]
-    return WorkerReport(draining=draining, in_flight=calls, versions=versions)
 
 
 async def test_worker_is_heard(discovery: Discovery) -> None:
