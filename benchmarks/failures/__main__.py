@@ -18,17 +18,18 @@ from pathlib import Path
 
 from benchmarks.failures.accounts import audit
 from benchmarks.failures.book import Book, show, write
+from benchmarks.failures.failure import Failure
 from benchmarks.failures.traffic import Traffic
 from benchmarks.failures.up_machine import Machine, machine
 from benchmarks.failures.up_machine_rows import clock_failures, disk_failures
-from benchmarks.failures.up_mesh import up
-from benchmarks.failures.up_rows import FAILURES, Failure
+from benchmarks.failures.up_mesh import UpMesh, up
+from benchmarks.failures.up_rows import FAILURES
 
 _ENOUGH = 99.9  # of a hundred calls
 _LEASE_SECONDS = 5
 
 
-def rows_of(own: Machine) -> list[Failure]:
+def rows_of(own: Machine) -> list[Failure[UpMesh]]:
     """All that can fail here."""
     disks = disk_failures(own.disks) if own.disks else ()
     return [*FAILURES, *disks, *(clock_failures(own.clock) if own.clock else ())]

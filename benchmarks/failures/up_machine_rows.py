@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from urllib.request import urlopen
 
 from benchmarks.failures.book import Promise
 from benchmarks.failures.calls import TENSOR_ENDPOINT
+from benchmarks.failures.failure import Act, Failure
 from benchmarks.failures.traffic import Outcome, Traffic
 from benchmarks.failures.up_machine import Clock, Disks
 from benchmarks.failures.up_mesh import WORKERS, UpMesh
-from benchmarks.failures.up_rows import Failure
 from tests.models import good
 
 _DAY = 25 * 3600  # seconds; into the next window of budgets
 _PUSHED = f"{TENSOR_ENDPOINT}@2"
 
 
-def disk_failures(disks: Disks) -> tuple[Failure, ...]:
+def disk_failures(disks: Disks) -> tuple[Failure[UpMesh], ...]:
     """Each folder's disk is full, and later isn't."""
     return (
         Failure("metering's disk is full", Promise.NOTHING, _metering(disks)),
@@ -29,7 +28,7 @@ def disk_failures(disks: Disks) -> tuple[Failure, ...]:
     )
 
 
-def clock_failures(clock: Clock) -> tuple[Failure, ...]:
+def clock_failures(clock: Clock) -> tuple[Failure[UpMesh], ...]:
     """All wall clocks jump a day ahead, and back."""
     return (
         Failure("clocks: a day ahead", Promise.NOTHING, _jump(clock, _DAY)),
@@ -37,7 +36,7 @@ def clock_failures(clock: Clock) -> tuple[Failure, ...]:
     )
 
 
-def _metering(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
+def _metering(disks: Disks) -> Act[UpMesh]:
     def act(mesh: UpMesh, traffic: Traffic) -> None:
         with disks.full("metering"):
             traffic.answered(400)
@@ -48,7 +47,7 @@ def _metering(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
     return act
 
 
-def _registry(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
+def _registry(disks: Disks) -> Act[UpMesh]:
     def act(mesh: UpMesh, traffic: Traffic) -> None:
         file = mesh.mesh.state_dir.with_name("second.onnx")
         file.write_bytes(good.affine(3.0))
@@ -63,7 +62,7 @@ def _registry(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
     return act
 
 
-def _cache(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
+def _cache(disks: Disks) -> Act[UpMesh]:
     """A version whose files a worker can't keep: told; once there is room it is loaded."""
 
     def act(mesh: UpMesh, traffic: Traffic) -> None:
@@ -80,7 +79,7 @@ def _cache(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
     return act
 
 
-def _outbox(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
+def _outbox(disks: Disks) -> Act[UpMesh]:
     """Work that can't be counted is refused, with the reason; then calls go on."""
 
     def act(_: UpMesh, traffic: Traffic) -> None:
@@ -93,7 +92,7 @@ def _outbox(disks: Disks) -> Callable[[UpMesh, Traffic], None]:
     return act
 
 
-def _jump(clock: Clock, seconds: int) -> Callable[[UpMesh, Traffic], None]:
+def _jump(clock: Clock, seconds: int) -> Act[UpMesh]:
     """No lease ends of it, neither of workers nor of budgets, and nothing is started again."""
 
     def act(mesh: UpMesh, traffic: Traffic) -> None:

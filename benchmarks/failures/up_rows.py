@@ -6,13 +6,13 @@ import itertools
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from benchmarks.failures.book import Book, Promise
+from benchmarks.failures.book import Promise
 from benchmarks.failures.calls import TENSOR_ENDPOINT
+from benchmarks.failures.failure import Act, Failure
 from benchmarks.failures.traffic import Traffic
 from benchmarks.failures.up_mesh import UpMesh
 from tests.models import good
@@ -21,23 +21,7 @@ _NUMBERS = itertools.count(2)  # of further versions
 _AFTER_LEASES = 1000  # answers: longer than leases last in these runs
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """One row: what fails, what calls may see of it, and how it is made to fail."""
-
-    name: str
-    promise: Promise
-    act: Callable[[UpMesh, Traffic], None]
-
-    def run(self, mesh: UpMesh, traffic: Traffic, book: Book) -> None:
-        """Break it under load, with calls before and after."""
-        traffic.answered()
-        with book.row(self.name, self.promise):
-            self.act(mesh, traffic)
-            traffic.answered()
-
-
-def _killed(*programs: str) -> Callable[[UpMesh, Traffic], None]:
+def _killed(*programs: str) -> Act[UpMesh]:
     return lambda mesh, _: mesh.kill(*programs)
 
 
@@ -50,7 +34,7 @@ def _frozen(process: psutil.Process) -> Iterator[None]:
         process.resume()
 
 
-def _freeze(program: str, answers: int) -> Callable[[UpMesh, Traffic], None]:
+def _freeze(program: str, answers: int) -> Act[UpMesh]:
     def act(mesh: UpMesh, traffic: Traffic) -> None:
         with _frozen(mesh.one(program)):
             traffic.answered(answers)
@@ -65,7 +49,7 @@ def _drained(mesh: UpMesh, _: Traffic) -> None:
     mesh.back("worker", worker.pid)
 
 
-def _spoilt(spoil: Callable[[Path], None]) -> Callable[[UpMesh, Traffic], None]:
+def _spoilt(spoil: Callable[[Path], None]) -> Act[UpMesh]:
     """A version whose file is spoilt on the registry's disk before any worker has it: told, and never served."""
 
     def act(mesh: UpMesh, traffic: Traffic) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.failures.book import Book, show
+from benchmarks.failures.failure import Failure
 from benchmarks.failures.traffic import Traffic
 from benchmarks.failures.up_machine import Machine
 from benchmarks.failures.up_machine import machine as made_machine
 from benchmarks.failures.up_mesh import UpMesh, up
-from benchmarks.failures.up_rows import Failure
 
 _LEASE_SECONDS = 5
 
@@ -24,7 +24,7 @@ class Trial:
     traffic: Traffic
     book: Book
 
-    def endure(self, failure: Failure) -> None:
+    def endure(self, failure: Failure[UpMesh]) -> None:
         """Break it; no call ends otherwise than promised."""
         failure.run(self.mesh, self.traffic, self.book)
         assert self.book.rows[-1].broken == []
