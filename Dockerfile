@@ -68,6 +68,12 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer cli
 
+FROM builder AS layer-backup
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
+    --mount=type=cache,target=/root/.cache/pip \
+    deploy/images/install-layer backup
+
 FROM builder AS layer-building
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
@@ -104,9 +110,10 @@ COPY protos protos
 RUN .venv/bin/python -m tools.generation && find generated -name '*.pyi' -delete && rm generated/.stamp
 COPY --from=native /opt/inferplane/build/native build/native
 COPY deploy/envoy deploy/envoy
-COPY deploy/compose deploy/compose
+COPY deploy/compose/demo.sh deploy/compose/
+COPY deploy/consul deploy/consul
 COPY services services
-RUN mkdir -p /layers/code/opt/inferplane/deploy && cp -a deploy/envoy deploy/compose /layers/code/opt/inferplane/deploy/ && rm -f build/native/.lock \
+RUN mkdir -p /layers/code/opt/inferplane/deploy && cp -a deploy/envoy deploy/compose deploy/consul /layers/code/opt/inferplane/deploy/ && rm -f build/native/.lock \
  && cp -a services generated build /layers/code/opt/inferplane/ \
  && deploy/images/settle /layers/code
 
@@ -150,7 +157,6 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
 
 FROM ${BASE} AS base
 COPY --from=rootfs /layers/rootfs/ /
-COPY --from=rootfs --chown=10001:10001 /var/lib/inferplane/ /var/lib/inferplane/
 ENV PATH=/opt/inferplane/.venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 ORT_DISABLE_TELEMETRY=1 \
     HOME=/var/lib/inferplane INFERPLANE_STATE_DIR=/var/lib/inferplane
@@ -219,7 +225,7 @@ LABEL org.opencontainers.image.title="inferplane edge" \
       org.opencontainers.image.description="Envoy, which all calls pass"
 COPY --from=code /layers/code/ /
 COPY --from=sbom-edge /layers/sbom/ /
-ENTRYPOINT ["sh", "/opt/inferplane/deploy/compose/edge.sh"]
+ENTRYPOINT ["python", "-m", "services.cli.edge"]
 
 FROM with-common AS with-worker
 COPY --from=layer-worker /layers/worker/ /
@@ -248,6 +254,20 @@ LABEL org.opencontainers.image.title="inferplane cli" \
 COPY --from=code /layers/code/ /
 COPY --from=sbom-cli /layers/sbom/ /
 ENTRYPOINT ["inferplane"]
+
+FROM with-registry AS with-backup
+COPY --from=layer-backup /layers/backup/ /
+FROM with-backup AS sbom-backup
+ARG SOURCE_DATE_EPOCH
+USER root
+RUN --mount=type=bind,from=sbom-tools,source=/opt/sbom,target=/opt/sbom \
+    --mount=type=bind,source=deploy/images,target=/mnt/images /mnt/images/write-sbom backup "$SOURCE_DATE_EPOCH"
+FROM with-backup AS backup
+LABEL org.opencontainers.image.title="inferplane backup" \
+      org.opencontainers.image.description="Backups of all stores, and what brings them back"
+COPY --from=code /layers/code/ /
+COPY --from=sbom-backup /layers/sbom/ /
+ENTRYPOINT ["inferplane", "backup"]
 
 FROM cli AS demo
 LABEL org.opencontainers.image.title="inferplane demo" \

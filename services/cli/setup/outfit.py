@@ -87,7 +87,8 @@ class Outfit:
         """The part of Consul's configuration that is secret."""
         if not folder.is_dir():
             return
-        tokens = {self._consul_key: self._secret(CONSUL_ADMIN).decode()}
+        admin = self._secret(CONSUL_ADMIN).decode()
+        tokens = {self._consul_key: admin, "agent": admin}
         text = json.dumps({"acl": {"tokens": tokens}}).encode()
         if read_secret(folder / CONSUL_CONFIG) != text:
             write_secret(folder / CONSUL_CONFIG, text)
