@@ -17,14 +17,14 @@ from tests.consul_agent import eventually
 
 LEASE = 3.0  # seconds
 V1, V2 = VersionName("digits", "1"), VersionName("digits", "2")
-_KEPT = 60.0  # seconds that the directory is patient for after a return; longer than any test
 
 
 class Router:
     """Hears discovery as the router does, and notes each picture that it would publish."""
 
-    def __init__(self) -> None:
-        self.directory = WorkerDirectory(lease=_KEPT)
+    def __init__(self, kept: float) -> None:
+        """`kept`: seconds that its own directory keeps workers after a return; no time passes in it."""
+        self.directory = WorkerDirectory(lease=kept)
         self.is_connected = False
         self.pictures: list[tuple[str, ...]] = []
         self.told = 0
@@ -52,10 +52,10 @@ class Router:
 
 @asynccontextmanager
 async def heard(
-    follow: Callable[[WorkerSink], Coroutine[None, None, None]],
+    follow: Callable[[WorkerSink], Coroutine[None, None, None]], kept: float = 0.0
 ) -> AsyncIterator[Router]:
     """A router that has heard discovery."""
-    router = Router()
+    router = Router(kept)
     task = asyncio.create_task(follow(router))
     try:
         await eventually(lambda: router.is_connected, "discovery is heard")

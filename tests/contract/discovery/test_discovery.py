@@ -15,7 +15,7 @@ from tests.discovery_parts import V1, V2, Router, beating, heard, identity, repo
 @asynccontextmanager
 async def following(discovery: Discovery) -> AsyncIterator[Router]:
     """A router that has heard discovery."""
-    async with heard(discovery.follow) as router:
+    async with heard(discovery.follow, kept=60.0) as router:  # as the router's own directory does
         yield router
 
 
