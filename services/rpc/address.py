@@ -80,6 +80,12 @@ def parse_peers(text: str, field: str = "address") -> tuple[Address, ...]:
     return found
 
 
+def are_several(text: str) -> bool:
+    """Whether these peers are, or may be, several: a list or a name."""
+    peers = parse_peers(text)
+    return len(peers) > 1 or peers[0].is_name
+
+
 def prepare_socket(address: Address) -> None:
     """Make the socket's folder, readable by its owner only; nothing for TCP."""
     if address.path is not None:

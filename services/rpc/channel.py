@@ -78,7 +78,7 @@ def connect(
         return grpc.aio.insecure_channel(str(addresses.parse(address)), options=chosen)
     peers = addresses.parse_peers(address)
     files = _files(peers, security)
-    if len(peers) > 1 or peers[0].is_name:
+    if addresses.are_several(address):
         return PeersChannel(PeerAddresses(peers), peers[0], files, chosen)
     target = str(peers[0])
     if files is None:

@@ -119,7 +119,7 @@ def ask(address: str, *, service: str = "", tls: Path | None = None, seconds: fl
         return _status(talking, service)
 
 
-def _is_ready(url: str, seconds: float) -> bool:
+def is_ready(url: str, seconds: float = 3.0) -> bool:
     """Whether an HTTP server answers 200, as Envoy does at /ready. Raises OSError where nobody is reached."""
     place, _, path = url.removeprefix(_HTTP).partition("/")
     with _connected(place, seconds) as peer:
@@ -129,7 +129,7 @@ def _is_ready(url: str, seconds: float) -> bool:
 
 def _said(given: argparse.Namespace, tls: Path | None) -> str:
     if given.address.startswith(_HTTP):
-        return "SERVING" if _is_ready(given.address, given.seconds) else "NOT_SERVING"
+        return "SERVING" if is_ready(given.address, given.seconds) else "NOT_SERVING"
     return ask(given.address, service=given.service, tls=tls, seconds=given.seconds)
 
 

@@ -25,6 +25,8 @@ _log = structlog.get_logger(__name__)
 
 DETAILS_KEY = "grpc-status-details-bin"
 RETRY_KEY = "retry-after"
+STANDBY_KEY = "x-inferplane-standby"  # with a refusal by a standby: the edge then asks another peer
+_STANDBY = "STANDBY"  # reason of such an error
 
 # In bytes; with what else is among an answer's headers, and details in base64, below the 8 KiB of grpc's receivers.
 _LONGEST_MESSAGE = 1024
@@ -108,6 +110,8 @@ async def abort(
     """End the call with the error's status and details, and what else is to be told with it."""
     status = to_status(error)
     told = ((DETAILS_KEY, status.SerializeToString()), *trailing)
+    if error.reason == _STANDBY:
+        told = (*told, (STANDBY_KEY, "1"))
     trailers = told if any(key == RETRY_KEY for key, _ in told) else (*told, *retry_header(error))
     await context.abort(code_of(error), status.message, trailing_metadata=trailers)
     raise AssertionError("abort returned")

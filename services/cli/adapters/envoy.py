@@ -22,6 +22,16 @@ _BOOTSTRAP = Path(__file__).resolve().parents[3] / "deploy" / "envoy" / "bootstr
 # spdlog's pattern; %j is the message escaped for JSON.
 _LOG_FORMAT = '{"timestamp":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","logger":"%n","event":"%j"}'
 _ADMIN_SECONDS = 2.0
+# Names are asked for each second, whatever their answers say of being kept: a router that moves is found soon.
+_LOOKED_UP = {
+    "name": "envoy.cluster.dns",
+    "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster",
+        "dns_refresh_rate": "1s",
+        "dns_failure_refresh_rate": {"base_interval": "0.5s", "max_interval": "1s"},
+        "dns_lookup_family": "V4_PREFERRED",
+    },
+}
 _IDLE_CHECK = 0.05  # seconds between looks at calls in flight; Envoy's admin has nothing to wait on
 # Clusters of model versions; streams of the management APIs may never end and are not waited for.
 _IN_FLIGHT = r"^cluster\.models/.*\.upstream_rq_active$"
@@ -79,8 +89,9 @@ def router_values(routers: Sequence[Address]) -> dict[str, str]:
     """The bootstrap's values about the routers: one, or several that serve the same."""
     endpoints = [{"endpoint": {"address": _address(router)}} for router in routers]
     named = any(router.is_name or router.host == "localhost" for router in routers)
+    discovery = f"cluster_type: {json.dumps(_LOOKED_UP)}" if named else "type: STATIC"
     return {
-        "router_type": "STRICT_DNS" if named else "STATIC",
+        "router_discovery": discovery,
         "router_endpoints": json.dumps(endpoints),
     }
 
@@ -103,6 +114,22 @@ def arguments(bootstrap: Path, concurrency: int) -> tuple[str, ...]:
         *("--drain-time-s", "1"),
         *("--drain-strategy", "immediate"),
     )
+
+
+async def retire(admin: Address, linger: float, seconds: float) -> None:
+    """Say that it is not ready, serve for `linger` seconds those who have not heard, refuse new connections, then wait
+    until no inference call is in flight or the time is over.
+    """
+    deadline = time.monotonic() + seconds
+    try:
+        await _ask(admin, "POST", "/healthcheck/fail")
+        await _ask(admin, "POST", "/drain_listeners?graceful&skip_exit")
+        await asyncio.sleep(linger)
+        await _ask(admin, "POST", "/drain_listeners")
+        while await _in_flight(admin) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process, no event
+            await asyncio.sleep(_IDLE_CHECK)
+    except InferplaneError:  # it is gone already: nothing is left to drain
+        return
 
 
 async def drain(admin: Address, seconds: float) -> None:

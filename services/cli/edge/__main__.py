@@ -46,7 +46,8 @@ async def run(settings: EdgeSettings) -> int:
             _log.error("envoy has ended", status=ended.result())
             return ended.result() or 1
         _log.info("draining", seconds=settings.drain_seconds)
-        await envoy.drain(place.admin_socket(folder), settings.drain_seconds)
+        linger = min(settings.edge_linger_seconds, settings.drain_seconds)
+        await envoy.retire(place.admin_socket(folder), linger, settings.drain_seconds)
         process.send_signal(signal.SIGTERM)
         try:
             await asyncio.wait_for(ended, _LAST_SECONDS)

@@ -44,6 +44,8 @@ class EdgeSettings(Settings):
     # At 95 % of it new requests are refused: below what the container may have, above max_message_bytes many times.
     edge_heap_bytes: int = Field(default=1024**3, ge=64 * 1024**2)
     drain_seconds: float = Field(default=30.0, ge=0)  # for calls that run when it is asked to stop
+    # For so long connections are still taken then: balancers before the edge need a moment to look elsewhere.
+    edge_linger_seconds: float = Field(default=1.0, ge=0)
     edge_run_dir: Path | None = None  # of its bootstrap and admin socket; None: a temporary one
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.extensions.clusters.dns.v3.dns_cluster_pb2 import DnsCluster
 from envoy.extensions.filters.http.header_mutation.v3.header_mutation_pb2 import HeaderMutation
 from envoy.extensions.filters.http.upstream_codec.v3.upstream_codec_pb2 import UpstreamCodec
 from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
@@ -146,7 +147,6 @@ def _fixed(name: str, text: str, settings: edge.Edge) -> Resource:
     peers = addresses.parse_peers(text)
     cluster = Cluster(
         name=name,
-        type=Cluster.STATIC if all(map(_is_literal, peers)) else Cluster.STRICT_DNS,
         connect_timeout=wire.seconds(_CONNECT_SECONDS),
         load_assignment={
             "cluster_name": name,
@@ -158,28 +158,36 @@ def _fixed(name: str, text: str, settings: edge.Edge) -> Resource:
             _PROTOCOL_OPTIONS: wire.packed(_protocol(settings.max_message_bytes, {}))
         },
     )
+    if all(map(_is_literal, peers)):
+        cluster.type = Cluster.STATIC
+    else:
+        cluster.cluster_type.MergeFrom(_looked_up())
     _limit(cluster, _UNLIMITED, budget=(100.0, 32))
-    if len(peers) > 1 or peers[0].is_name:
+    if addresses.are_several(text):
         cluster.MergeFrom(_of_several())
     by_tls = bool(settings.tls_dir) and all(peer.path is None for peer in peers)
     return _resource(cluster, tls.reach_services(cluster) if by_tls else [])
 
 
-def _of_several() -> Any:
-    """Peers that serve the same: those that say they do get the calls; a standby says that it does not.
-
-    Names are looked up each second, whatever their answers say of being kept: containers move.
-    """
-    return Cluster(
-        health_checks=[_health_check("", unhealthy_threshold=1)],
-        common_lb_config={"healthy_panic_threshold": {"value": _PANIC_PERCENT}},
-        ignore_health_on_host_removal=True,
+def _looked_up() -> Any:
+    """Names are looked up each second, whatever their answers say of being kept: containers move."""
+    dns = DnsCluster(
         dns_refresh_rate=wire.seconds(_LOOKUP_SECONDS),
         dns_failure_refresh_rate={
             "base_interval": wire.seconds(_LOOKUP_SECONDS / 2),
             "max_interval": wire.seconds(_LOOKUP_SECONDS),
         },
-        dns_lookup_family=Cluster.V4_PREFERRED,
+        dns_lookup_family="V4_PREFERRED",
+    )
+    return Cluster(cluster_type=wire.extension("envoy.cluster.dns", dns)).cluster_type
+
+
+def _of_several() -> Any:
+    """Peers that serve the same: those that say they do get the calls; a standby says that it does not."""
+    return Cluster(
+        health_checks=[_health_check("", unhealthy_threshold=1)],
+        common_lb_config={"healthy_panic_threshold": {"value": _PANIC_PERCENT}},
+        ignore_health_on_host_removal=True,
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from services.rpc import address as addresses
 from services.rpc.names import VersionName
 
 LISTENER = "edge"
@@ -82,6 +83,17 @@ class Edge:
     def asks_for_certificates(self) -> bool:
         """Whether clients may or must show one."""
         return bool(self.certificate) and self.client_certificate is not ClientCertificate.OFF
+
+
+def of_several(settings: Edge) -> frozenset[str]:
+    """The management clusters of several peers, or of a name, which may be several."""
+    told = {
+        REGISTRY: settings.registry_address,
+        DISCOVERY: settings.discovery_address,
+        ROUTER: settings.router_address,
+        METERING: settings.metering_address,
+    }
+    return frozenset(name for name, text in told.items() if addresses.are_several(text))
 
 
 def openai_body_bytes(max_message_bytes: int) -> int:

@@ -19,6 +19,7 @@ from services.router.domain.snapshot import Kind, Reference, Resource
 from services.router.domain.topology import RetryPolicy, RoutedEndpoint
 from services.router.resources import access, claims, edge, guards, methods, refusals, wire
 from services.router.resources.shares import TOTAL, weights
+from services.rpc.interceptor import STANDBY_KEY
 from services.rpc.names import VersionName
 
 # `cancelled`: a worker that stops cancels what outlasts its grace time. (A caller's own cancel ends at the edge.)
@@ -28,6 +29,9 @@ _RETRY_ON_STATE = "connect-failure,refused-stream,unavailable"
 # Balancing prefers the host with the fewest calls, and a dead one has none: it is drawn three times in four, so a retry
 # draws often enough (0.75^32 = 0.0001) to end on another host.
 _HOST_ATTEMPTS = 32
+# Of services that are several: calls that nobody has begun. One that stands by says so, before it does anything.
+_RETRY_ON_PEER = "connect-failure,refused-stream,retriable-headers"
+_PEERS = RetryPolicy(num_retries=3)
 _ANY_WORKER_SECONDS = 10.0
 # A stream on which nothing is said in either direction for so long has been forgotten by its client; nor is one kept
 # for longer whose first message, which says where it goes, does not come.
@@ -41,6 +45,7 @@ class _Guard:
     """Says of routes whose keys may take them; without places nobody is asked for a key."""
 
     places: tuple[claims.Claim, ...] = ()
+    several: frozenset[str] = frozenset()  # clusters of peers that serve the same
 
     def everyone(self, route: Any) -> dict[str, Any]:
         """A route for whoever may call the method."""
@@ -55,7 +60,7 @@ def resource(
     endpoints: Iterable[RoutedEndpoint], settings: edge.Edge, places: tuple[claims.Claim, ...]
 ) -> Resource:
     """The route configuration of a topology; `places` are where tokens name their endpoints."""
-    guard = _Guard(places if settings.asks_for_keys else ())
+    guard = _Guard(places if settings.asks_for_keys else (), edge.of_several(settings))
     actions: dict[str, Any] = {}
     streams: dict[str, Any] = {}
     texts: dict[str, Any] = {}
@@ -245,21 +250,27 @@ def _by_state(actions: Mapping[str, Any], otherwise: Any) -> Any:
 
 def _by_path(guard: _Guard) -> Any:
     """Everything that is not an endpoint's call; the same for every topology."""
-    registry = guard.everyone(_management_route(edge.REGISTRY))
+    registry = guard.everyone(_management_route(edge.REGISTRY, guard))
     exact = {
         methods.path(m): guard.endpoint("", refusals.no_such_endpoint())
         for m in methods.OF_ENDPOINT
     }
     exact |= {methods.path(m): _unless_named(guard) for m in methods.OF_ENDPOINT_OR_ANY_WORKER}
     exact |= {path: guard.everyone(_any_worker_route()) for path in methods.OF_ANY_WORKER}
-    exact |= dict.fromkeys(methods.OF_DISCOVERY, guard.everyone(_management_route(edge.DISCOVERY)))
+    exact |= dict.fromkeys(
+        methods.OF_DISCOVERY, guard.everyone(_management_route(edge.DISCOVERY, guard))
+    )
     exact |= dict.fromkeys(methods.OF_REPOSITORY, registry)
-    exact |= dict.fromkeys(access.of_metering(), guard.everyone(_management_route(edge.METERING)))
+    exact |= dict.fromkeys(
+        access.of_metering(), guard.everyone(_management_route(edge.METERING, guard))
+    )
     prefixes = {
         methods.OF_REGISTRY_PREFIX: registry,
-        methods.OF_ANY_WORKER_PREFIX: guard.everyone(_management_route(edge.ANY_WORKER)),
+        methods.OF_ANY_WORKER_PREFIX: guard.everyone(_management_route(edge.ANY_WORKER, guard)),
         **dict.fromkeys(methods.REFUSED_PREFIXES, guard.everyone(refusals.not_here())),
-        **dict.fromkeys(methods.OF_ROUTER_PREFIXES, guard.everyone(_management_route(edge.ROUTER))),
+        **dict.fromkeys(
+            methods.OF_ROUTER_PREFIXES, guard.everyone(_management_route(edge.ROUTER, guard))
+        ),
     }
     path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
     by_prefix = Matcher(
@@ -296,7 +307,7 @@ def _openai_apart(otherwise: Any, guard: _Guard) -> Any:
     """OpenAI's other paths, transcoded or not: a model in their bodies must lead nowhere."""
     others = {
         methods.OPENAI_PREFIX: guard.everyone(refusals.no_such_path()),
-        f"/{methods.OPENAI}/": guard.everyone(_models_route(guard.places)),
+        f"/{methods.OPENAI}/": guard.everyone(_models_route(guard)),
     }
     path = wire.extension("path", HttpRequestHeaderMatchInput(header_name=":path"))
     return Matcher(
@@ -349,17 +360,22 @@ def _any_worker_route() -> Any:
     )
 
 
-def _management_route(cluster: str) -> Any:
-    """Watches and uploads last as long as they last, and are not tried twice."""
+def _management_route(cluster: str, guard: _Guard) -> Any:
+    """Watches and uploads last as long as they last; what a peer has begun is not tried twice."""
     route = Route(match={"prefix": "/"}, route={"cluster": cluster})
+    if cluster in guard.several:
+        policy = _retry_policy(_PEERS, _RETRY_ON_PEER)
+        policy.retriable_headers.add(name=STANDBY_KEY, present_match=True)
+        route.route.retry_policy.CopyFrom(policy)
     _let_last(route.route, idle_seconds=0)
     route.route.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(0))
     return route
 
 
-def _models_route(places: tuple[claims.Claim, ...]) -> Any:
+def _models_route(guard: _Guard) -> Any:
     """Models in OpenAI's words; the registry tells callers of what they may call."""
-    route = _management_route(edge.REGISTRY)
+    places = guard.places
+    route = _management_route(edge.REGISTRY, guard)
     values = [f"%DYNAMIC_METADATA({claims.METADATA}:{':'.join(place.path)})%" for place in places]
     for value in (*values, "[]") if places else ():  # of a token that names none: none
         route.request_headers_to_add.add(

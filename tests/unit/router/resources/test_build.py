@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,16 +136,33 @@ def test_hosts_by_socket_and_by_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    ("name", "is_name"),
     [
-        pytest.param("management/registry", Cluster.STATIC, id="socket"),
-        pytest.param("management/discovery", Cluster.STATIC, id="ip"),
-        pytest.param("management/router", Cluster.STRICT_DNS, id="host-name"),
+        pytest.param("management/registry", False, id="socket"),
+        pytest.param("management/discovery", False, id="ip"),
+        pytest.param("management/router", True, id="host-name"),
     ],
 )
-def test_control_plane_is_reached_by_what_its_address_is(name: str, kind: int) -> None:
-    """Sockets and IP addresses are taken as they are, names are resolved."""
-    assert cluster_of(build(), name).type == kind
+def test_control_plane_is_reached_by_what_its_address_is(name: str, is_name: bool) -> None:
+    """Sockets and IP addresses are taken as they are; names are resolved, and their hosts asked for their health."""
+    cluster = cluster_of(build(), name)
+    assert cluster.cluster_type.name == ("envoy.cluster.dns" if is_name else "")
+    assert len(cluster.health_checks) == is_name
+
+
+def test_calls_that_nobody_has_begun_go_to_another_peer() -> None:
+    """Where a service is several processes a call that one did not take is tried at another; else nothing is."""
+    several = replace(EDGE, metering_address="10.0.0.3:84,10.0.0.4:84")
+    snapshot = Snapshot.build(ResourceBuilder(several).build(topology()))
+    cluster = cluster_of(snapshot, "management/metering")
+    (group,) = cluster.load_assignment.endpoints
+    hosts = [host.endpoint.address.socket_address.address for host in group.lb_endpoints]
+    assert (cluster.type, hosts) == (Cluster.STATIC, ["10.0.0.3", "10.0.0.4"])
+    assert cluster.health_checks[0].unhealthy_threshold.value == 1
+    tried = b"connect-failure,refused-stream,retriable-headers"
+    assert tried in snapshot.of_kind(Kind.ROUTES)["edge"].body
+    alone = ResourceBuilder(replace(EDGE, router_address="10.0.0.5:82")).build(topology())
+    assert not any(tried in resource.body for resource in alone)
 
 
 def test_empty_assignment_takes_away() -> None:
