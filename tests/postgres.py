@@ -9,7 +9,6 @@ import itertools
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -169,19 +169,25 @@ class PostgresServer:
 
     def kill(self) -> None:
         """End it as a crash would: kill -9 of all its processes."""
-        postmaster = self.pid
-        backends = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(postmaster)],
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        for pid in (postmaster, *map(int, backends.stdout.split())):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        postmaster = psutil.Process(self.pid)
+        postmaster.suspend()  # so that no process is started while they are counted
+        processes = [postmaster, *postmaster.children()]
+        for process in processes:
+            process.kill()
+        until = time.monotonic() + _SECONDS
+        while any(
+            _runs(process) for process in processes
+        ):  # the next server would find its memory in use
+            assert time.monotonic() < until
+            time.sleep(0.01)
         self.stop()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

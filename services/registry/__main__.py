@@ -1,18 +1,12 @@
 """The registry process: reads settings, builds the parts, serves until SIGTERM or SIGINT."""
 
 import asyncio
-import contextlib
-import errno
-import os
 import sys
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
-import sqlalchemy as sa
 import structlog
 from inferplane.discovery.v1 import discovery_service_pb2, discovery_service_pb2_grpc
 from inferplane.openai.v1 import openai_service_pb2, openai_service_pb2_grpc
@@ -31,6 +25,7 @@ from inferplane.registry.v1 import (
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from services.registry.adapters.disk_blob_store import DiskBlobStore
+from services.registry.adapters.kept_state import State, open_state
 from services.registry.adapters.memory_store import MemoryStore
 from services.registry.adapters.probe_inspector import ProbeInspector
 from services.registry.adapters.router_routes import RouterRoutes
@@ -51,6 +46,7 @@ from services.registry.drivers.versions import Versions
 from services.registry.drivers.watch import Watches
 from services.registry.ports.edge_routes import EdgeRoutes
 from services.registry.ports.live_workers import LiveWorkers
+from services.registry.ports.tenure import Tenure
 from services.registry.servicers.artifact_service import ArtifactService
 from services.registry.servicers.discovery_service import DiscoveryService
 from services.registry.servicers.endpoint_service import EndpointService
@@ -58,13 +54,14 @@ from services.registry.servicers.model_service import ModelService, UseCases
 from services.registry.servicers.openai_models import OpenAiModels
 from services.registry.servicers.placement_service import PlacementService
 from services.registry.servicers.repository_service import SERVICES, RepositoryService
+from services.registry.servicers.standby_guard import StandbyGuard
 from services.registry.servicers.watch_service import WatchService
 from services.registry.servicers.worker_messages import read_worker
 from services.registry.settings import RegistrySettings
-from services.rpc import peers, state_lock
+from services.rpc import peers
 from services.rpc.channel import connect
 from services.rpc.clock import Clock, SystemClock
-from services.rpc.errors import FailedPreconditionError, InferplaneError
+from services.rpc.errors import InferplaneError, UnavailableError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer, stop_requested
@@ -74,7 +71,6 @@ from services.rpc.tls import Security
 
 _log = structlog.get_logger(__name__)
 
-_LONGEST_DATABASE_PATH = 504  # bytes; SQLite takes 512 with the suffix of its journal
 _LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what chunks, pages and watch responses need
 # Who may call over TLS; workers no more than what they need.
 _CALLERS = frozenset({PeerKind.EDGE, PeerKind.SERVICE})
@@ -104,64 +100,6 @@ _SERVICES = [
 ]
 
 
-def database_path(settings: RegistrySettings) -> Path | None:
-    """The database file; None for the store in memory. SettingsError if the setting says neither."""
-    url = settings.store_url
-    if url == "memory:":
-        return None
-    if not url:
-        return settings.state_dir.absolute() / "registry" / "registry.db"
-    try:
-        parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
-        parsed = None
-    if parsed is None or parsed.drivername != "sqlite" or not parsed.database:
-        raise SettingsError(
-            f"INFERPLANE_STORE_URL={url!r}: allowed: memory: or sqlite:///path of the database"
-        )
-    return Path(parsed.database).absolute()
-
-
-def _prepare_folder(path: Path) -> None:
-    """Make the folder of a store's files; FailedPreconditionError if the store can't lie there."""
-    length = len(os.fsencode(path))
-    if length > _LONGEST_DATABASE_PATH:
-        raise FailedPreconditionError(
-            f"the database {path} has a path of {length} bytes; allowed: at most"
-            f" {_LONGEST_DATABASE_PATH}; set a shorter INFERPLANE_STATE_DIR or INFERPLANE_STORE_URL"
-        )
-    folder = path.parent
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-    except OSError as error:
-        raise FailedPreconditionError(
-            f"{error.filename}: {error.strerror}; INFERPLANE_STATE_DIR (or INFERPLANE_STORE_URL) must"
-            " lead to a folder that this user may write"
-        ) from error
-
-
-@asynccontextmanager
-async def open_store(
-    path: Path | None, settings: RegistrySettings
-) -> AsyncIterator[tuple[SqlStore | MemoryStore, DiskBlobStore]]:
-    """The store and its blobs, which lie beside the database: `x.db`, `x.lock`, `x.blobs/`."""
-    first_revision = time.time_ns() // 1000
-    base = path or settings.state_dir.absolute() / "registry" / "memory.db"
-    _prepare_folder(base)
-    blobs = DiskBlobStore(base.with_suffix(".blobs"))
-    with state_lock.held(base.with_suffix(".lock"), "registry"):
-        await asyncio.to_thread(blobs.prepare)
-        if path is None:
-            store = MemoryStore(first_revision=first_revision)
-            with contextlib.closing(store):
-                yield store, blobs
-        else:
-            async with SqlStore.open(path, first_revision=first_revision) as sql_store:
-                yield sql_store, blobs
-
-
 @asynccontextmanager
 async def open_routes(
     settings: RegistrySettings, security: Security
@@ -180,6 +118,7 @@ class Parts:
 
     store: SqlStore | MemoryStore
     blobs: DiskBlobStore
+    tenure: Tenure
     reaper: BlobReaper
     versions: Versions
     declarations: Declarations
@@ -202,11 +141,11 @@ def live_workers(settings: RegistrySettings, clock: Clock) -> LiveWorkers:
 
 def build(
     settings: RegistrySettings,
-    store: SqlStore | MemoryStore,
-    blobs: DiskBlobStore,
+    state: State,
     routes: EdgeRoutes | None,
 ) -> Parts:
     """Put the parts together."""
+    store, blobs = state.store, state.blobs
     clock = SystemClock()
     reaper = BlobReaper(store, blobs)
     versions = Versions(store, blobs, reaper, ProbeInspector(seconds=settings.inspect_seconds))
@@ -215,6 +154,7 @@ def build(
     return Parts(
         store=store,
         blobs=blobs,
+        tenure=state.tenure,
         reaper=reaper,
         versions=versions,
         leases=leases,
@@ -279,40 +219,85 @@ def state_metrics(parts: Parts) -> StateMetrics:
 async def serve(
     settings: RegistrySettings, stop: asyncio.Event, metrics: CollectorRegistry = REGISTRY
 ) -> None:
-    """Serve until `stop` is set, then finish what runs."""
+    """Serve until `stop` is set, then finish what runs. UnavailableError if another process serves by then."""
     security = settings.security()
     async with AsyncExitStack() as stack:
-        store, blobs = await stack.enter_async_context(
-            open_store(database_path(settings), settings)
-        )
-        parts = build(
-            settings, store, blobs, await stack.enter_async_context(open_routes(settings, security))
-        )
-        await parts.reaper.sweep()
+        state = await stack.enter_async_context(open_state(settings))
+        routes = await stack.enter_async_context(open_routes(settings, security))
+        parts = build(settings, state, routes)
+        stack.push_async_callback(parts.tenure.end)
         metrics.register(state_metrics(parts))
         serve_metrics(settings.metrics_address)
+        guard = StandbyGuard(
+            peers.guard(settings.registry_address, security, _CALLERS, _CALLERS_OF)
+        )
         server = RpcServer(
             address=settings.registry_address,
             max_message_bytes=max(settings.max_message_bytes, _LEAST_MESSAGE_BYTES),
             interceptors=[MetricsInterceptor(metrics)],
             security=security,
-            guard=peers.guard(settings.registry_address, security, _CALLERS, _CALLERS_OF),
+            guard=guard,
         )
         register(server, parts)
+        if parts.tenure.sole:
+            await _begin(parts)
+            guard.serving = True
         await server.start([*_SERVICES, *SERVICES])
-        async with asyncio.TaskGroup() as background:
-            tasks = [
-                background.create_task(parts.leases.run()),
-                background.create_task(parts.sweep.run()),
-            ]
-            await server.set_health("", serving=True)
-            await stop.wait()
-            for task in tasks:
-                task.cancel()
-            # Watches would run for ever; ended first, they don't hold up the drain.
-            parts.store.close()
-            parts.leases.close()
-            await server.stop(settings.drain_seconds)
+        superseded = False
+        try:
+            if parts.tenure.sole or await _unless(stop, _begin(parts)):
+                superseded = await _serve_tenure(server, parts, guard, stop)
+        finally:
+            await server.stop(0.0 if superseded else settings.drain_seconds)
+    if superseded:
+        raise UnavailableError(
+            "another registry has taken over, or the database can't be reached; this process ends, and"
+            " is to be started again, to stand by",
+            reason="STANDBY",
+        )
+
+
+async def _begin(parts: Parts) -> None:
+    await parts.tenure.begin()
+    await parts.reaper.sweep()
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Do the work; False if `stop` was set before its end."""
+    working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    await asyncio.wait([working, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not working.done():
+        working.cancel()
+        await asyncio.wait([working])
+        return False
+    working.result()
+    return True
+
+
+async def _serve_tenure(
+    server: RpcServer, parts: Parts, guard: StandbyGuard, stop: asyncio.Event
+) -> bool:
+    """Serve until `stop` is set, or another process does: True then."""
+
+    async def doubt(*, doubtful: bool) -> None:
+        guard.serving = not doubtful
+        await server.set_health("", serving=not doubtful)
+
+    async with asyncio.TaskGroup() as background:
+        tasks = [
+            background.create_task(parts.leases.run()),
+            background.create_task(parts.sweep.run()),
+            background.create_task(parts.store.follow()),
+        ]
+        await doubt(doubtful=False)
+        await _unless(stop, parts.tenure.over(doubt))
+        for task in tasks:
+            task.cancel()
+        # Watches would run for ever; ended first, they don't hold up the drain.
+        parts.store.close()
+        parts.leases.close()
+    return not stop.is_set()
 
 
 async def _run(settings: RegistrySettings) -> None:

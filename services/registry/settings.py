@@ -15,7 +15,11 @@ class RegistrySettings(DiscoverySettings):
     registry_address: str = "127.0.0.1:8081"  # host:port or unix:/path
     state_dir: Path = Field(default_factory=lambda: user_state_path("inferplane"))
     router_address: str = ""  # asked whether what was loaded is routed; empty: nobody is
-    store_url: str = ""  # memory: or sqlite:///path; empty: SQLite in state_dir
+    store_url: str = ""  # memory:, sqlite:///path or postgresql://user@host:port/database; empty: SQLite in state_dir
+    store_password_file: Path | None = None  # file with Postgres' password
+    takeover_seconds: float = Field(
+        default=6.0, ge=1
+    )  # silence after which another registry serves; Postgres only
     max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)  # never under 8 MiB here
     metrics_address: str = ""  # host:port; empty: off
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -37,6 +37,51 @@ class SessionLock:
         self._target = target
         self._key = key
         self._ttl = ttl
+        self._connection: _Connection | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._said = ""
+        self.lost = asyncio.Event()  # set when what was held is held no more
+
+    async def attempt(self) -> bool:
+        """Take the lock if nobody else has it; False also if the server can't be asked."""
+        try:
+            if self._connection is None:
+                self._connection = await self._connected()
+            cursor = await self._connection.execute("SELECT pg_try_advisory_lock(%s)", (self._key,))
+            row = await cursor.fetchone()
+        except (psycopg.OperationalError, InferplaneError) as error:
+            await self.release()
+            self._say("can't ask for the lock", error=str(error).strip())
+            return False
+        if row is None or not row[0]:
+            self._say("waiting for the lock")
+            return False
+        self._said = ""
+        self.lost = asyncio.Event()
+        self._beating = asyncio.create_task(self._beat(self._connection, self.lost))
+        return True
+
+    async def acquire(self) -> None:
+        """Wait until the lock is this process's."""
+        try:
+            while True:
+                if await self.attempt():
+                    return
+                await asyncio.sleep(_TRY_EVERY * random.uniform(0.75, 1.25))
+        except BaseException:
+            await self.release()
+            raise
+
+    async def release(self) -> None:
+        """Let another have it, at once."""
+        beating, self._beating = self._beating, None
+        if beating is not None:
+            beating.cancel()
+            await asyncio.wait([beating])
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(psycopg.OperationalError):
+                await connection.close()
 
     @asynccontextmanager
     async def held(self, within: float | None = None) -> AsyncIterator[asyncio.Event]:
@@ -46,51 +91,16 @@ class SessionLock:
             within: seconds; TimeoutError if it can't be had until then. None: wait for ever.
         """
         async with asyncio.timeout(within):
-            connection = await self._acquired()
-        lost = asyncio.Event()
-        beating = asyncio.create_task(self._beat(connection, lost))
+            await self.acquire()
         try:
-            yield lost
+            yield self.lost
         finally:
-            beating.cancel()
-            await asyncio.wait([beating])
-            await _closed(connection)
-
-    async def _acquired(self) -> _Connection:
-        while True:
-            try:
-                connection = await self._connected()
-            except (psycopg.OperationalError, InferplaneError) as error:
-                _log.warning("can't ask for the lock", error=str(error).strip())
-            else:
-                if await self._won(connection):
-                    return connection
-            await asyncio.sleep(_pause())
+            await self.release()
 
     async def _connected(self) -> _Connection:
         silence = str(max(1000, int(self._ttl * 1000)))  # milliseconds
         parameters = self._target.parameters(idle_session_timeout=silence)
         return await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
-
-    async def _won(self, connection: _Connection) -> bool:
-        """Ask until the lock is had; False if the connection was lost first."""
-        try:
-            while True:
-                if await self._ask(connection):
-                    return True
-                await asyncio.sleep(_pause())
-        except psycopg.OperationalError as error:
-            _log.warning("lost the connection that waits for the lock", error=str(error).strip())
-            await _closed(connection)
-            return False
-        except BaseException:
-            await _closed(connection)
-            raise
-
-    async def _ask(self, connection: _Connection) -> bool:
-        cursor = await connection.execute("SELECT pg_try_advisory_lock(%s)", (self._key,))
-        row = await cursor.fetchone()
-        return row is not None and bool(row[0])
 
     async def _beat(self, connection: _Connection, lost: asyncio.Event) -> None:
         """Keep the session from being silent, until it doesn't answer."""
@@ -104,11 +114,9 @@ class SessionLock:
         finally:
             lost.set()
 
-
-def _pause() -> float:
-    return _TRY_EVERY * random.uniform(0.75, 1.25)
-
-
-async def _closed(connection: _Connection) -> None:
-    with contextlib.suppress(psycopg.OperationalError):
-        await connection.close()
+    def _say(self, what: str, **why: str) -> None:
+        """Log it unless it is what was logged last."""
+        said = f"{what} {why}"
+        if said != self._said:
+            self._said = said
+            _log.info(what, service=self._target.service, **why)

@@ -75,10 +75,17 @@ class DiskBlobStore:
         self._writers: dict[BlobId, DiskBlobWriter] = {}
         self.total_bytes = 0  # of complete blobs
 
-    def prepare(self) -> None:
-        """Make the folders, settle what a crash left unverified, and count what is there. Blocks."""
+    def prepare(self, *, keep_partial: bool = True) -> None:
+        """Make the folders, settle what a crash left unverified, and count what is there. Blocks.
+
+        Args:
+            keep_partial: whether uploads may go on from what is there.
+        """
         for folder in (self._complete, self._partial):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not keep_partial:
+            for path in self._partial.iterdir():
+                path.unlink(missing_ok=True)
         for path in self._partial.iterdir():
             sha256, _, size = path.name.partition("-")
             if size.isdecimal() and path.stat().st_size == int(size):

@@ -169,6 +169,9 @@ class MemoryStore:
         changes = [Change(KIND_OF_NAME[type(n)], str(n), state.records.get(n)) for n in last]
         return ChangeSet(state.revision, changes)
 
+    async def follow(self) -> None:
+        """Hear of what other processes write: there are none."""
+
     async def wait_beyond(self, revision: int) -> int:
         return await self._pulse.wait_beyond(revision)
 

@@ -99,6 +99,8 @@ class PartialBlob:
         os.fsync(self._descriptor)
         self._target.parent.mkdir(mode=0o700, exist_ok=True)
         try:
+            if not os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
+                raise FileNotFoundError  # another process began it anew
             self._path.rename(self._target)
         except FileNotFoundError as error:
             raise AbortedError(

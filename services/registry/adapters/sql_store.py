@@ -14,9 +14,9 @@ from services.registry.adapters.sql_database import PostgresDatabase, SqlDatabas
 from services.registry.adapters.sql_log import Bounds
 from services.registry.adapters.sql_view import SqlTransaction, SqlView
 from services.registry.domain.catalog import ChangeSet, ResourceKind
+from services.registry.domain.standby import standby_error, superseded_error
 from services.registry.ports.store import Transaction, View
 from services.rpc.completion import to_completion
-from services.rpc.errors import UnavailableError
 from services.rpc.postgres import Target
 from services.rpc.pulse import Pulse
 from services.rpc.sqlite import open_engine
@@ -159,9 +159,10 @@ class SqlStore:
     def _check(self, bounds: Bounds) -> None:
         if bounds.epoch == self._epoch:
             return
-        if self._epoch is not None:
-            self.superseded.set()
-        raise standby()
+        if self._epoch is None:
+            raise standby_error()
+        self.superseded.set()
+        raise superseded_error()
 
     async def snapshot(self, kinds: Collection[ResourceKind]) -> ChangeSet:
         return await to_completion(self._read(lambda c: sql_log.snapshot(c, kinds)))
@@ -175,15 +176,6 @@ class SqlStore:
     def close(self) -> None:
         """End all waiting."""
         self._pulse.close()
-
-
-def standby() -> UnavailableError:
-    """This process is not the one that serves."""
-    return UnavailableError(
-        "this registry stands by; another one serves, call that one",
-        reason="STANDBY",
-        retry_after=1.0,
-    )
 
 
 async def _unknown(_connection: AsyncConnection) -> bool | None:

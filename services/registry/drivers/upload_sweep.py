@@ -11,7 +11,7 @@ from services.registry.drivers.versions import Versions
 from services.registry.ports.blob_store import BlobStore
 from services.registry.ports.store import Store
 from services.rpc.clock import Clock
-from services.rpc.errors import AbortedError, NotFoundError
+from services.rpc.errors import AbortedError, NotFoundError, UnavailableError
 
 _log = structlog.get_logger(__name__)
 
@@ -33,7 +33,11 @@ class UploadSweep:
         never = asyncio.Event()
         while True:
             revision = self._store.revision
-            wait = await self.sweep()
+            try:
+                wait = await self.sweep()
+            except UnavailableError as error:  # the database is away for a while
+                _log.warning("can't look for uploads that were given up", error=error.message)
+                wait = timedelta(seconds=error.retry_after or 1.0)
             if wait is None:  # no upload is open: the next one begins with a commit
                 await self._store.wait_beyond(revision)
             else:

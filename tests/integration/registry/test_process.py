@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -16,38 +15,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from inferplane.registry.v1 import watch_service_pb2
 
-from services.rpc.settings import environment_for_children
 from tests.integration.registry.client import MODEL, Client, chunk, read, start
+from tests.integration.registry.registry_process import end, launch
 
 V1 = "models/m/versions/1"
 WEIGHTS = os.urandom(3 * 1024 * 1024)
-
-
-async def launch(folder: Path, **variables: str) -> asyncio.subprocess.Process:
-    given = {
-        "state_dir": str(folder),
-        "registry_address": f"unix:{folder}/run/registry.sock",
-        "store_url": "",
-        "metrics_address": "",
-        "drain_seconds": "5",
-    }
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "services.registry",
-        env=environment_for_children(**{**given, **variables}),
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
-async def end(process: asyncio.subprocess.Process, number: signal.Signals) -> tuple[int, str]:
-    """Send a signal, wait for the end; exit code and what it said."""
-    if process.returncode is None:
-        process.send_signal(number)
-    async with asyncio.timeout(60):
-        _, said = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, said.decode()
 
 
 @asynccontextmanager
@@ -157,8 +129,8 @@ async def test_a_newer_database_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "text"),
     [
-        ("store_url", "postgresql://x/y", "allowed: memory: or sqlite:///path"),
-        ("store_url", "nonsense", "allowed: memory: or sqlite:///path"),
+        ("store_url", "postgresql://u:secret@x/y", "put it into a file"),
+        ("store_url", "nonsense", "allowed: memory:, sqlite:///path"),
         ("store_url", f"sqlite:////tmp/{'d' * 250}/{'e' * 250}/x.db", "allowed: at most 504"),
         ("state_dir", "/dev/null/x", "/dev/null/x/registry: Not a directory; INFERPLANE_STATE_DIR"),
         ("registry_address", "nowhere", "'nowhere' is not an address"),
