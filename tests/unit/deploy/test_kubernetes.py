@@ -178,11 +178,11 @@ def test_volumes_fit(workload: Object) -> None:
 
 @each_workload
 def test_a_pod_may_drain(workload: Object) -> None:
-    """The grace period is longer than what is done before the signal and the drain together."""
-    pod, container = workload["spec"]["template"]["spec"], kubernetes.container_of(workload)
-    before = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-    drain = float(kubernetes.variables_of(workload)["INFERPLANE_DRAIN_SECONDS"])
-    assert pod["terminationGracePeriodSeconds"] > before + drain
+    """The grace period is longer than lingering and draining together."""
+    found = kubernetes.variables_of(workload)
+    longest = float(found.get("INFERPLANE_EDGE_LINGER_SECONDS", 0))
+    longest += float(found["INFERPLANE_DRAIN_SECONDS"])
+    assert workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > longest
 
 
 @each_workload
