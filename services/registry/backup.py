@@ -55,7 +55,7 @@ class RegistryPart:
         damaged: dict[BlobId, str] = {}
         for _ in range(_MOST_LOOKS):
             copy.unlink(missing_ok=True)
-            self._store.save(copy)
+            self.save(copy)
             wanted = _contents(copy)
             known, damaged = damaged, {}
             for blob in wanted:
@@ -78,6 +78,10 @@ class RegistryPart:
             "added": {"count": len(added), "bytes": sum(blob.size_bytes for blob in added)},
             "damaged": sorted(damaged.values()),
         }
+
+    def save(self, target: Path) -> None:
+        """Copy the database as it is at one moment."""
+        self._store.save(target)
 
     def verify(self, place: BackupPlace, told: Mapping[str, Any]) -> Sequence[str]:
         copy = place.folder / _DATABASE

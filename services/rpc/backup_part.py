@@ -103,7 +103,8 @@ def run(service: str, part: Callable[[], BackupPart], arguments: Sequence[str]) 
     parser.add_argument("artifacts", type=Path, help="contents that all backups share")
     given = parser.parse_args(arguments)
     try:
-        answer = {"done": _act(service, part(), given)}
+        place = BackupPlace(given.folder.absolute(), given.artifacts.absolute())
+        answer = {"done": perform(given.act, part(), place, service)}
     except InferplaneError as error:
         answer = {"error": _told(error)}
     except SettingsError as error:
@@ -116,14 +117,14 @@ def run(service: str, part: Callable[[], BackupPart], arguments: Sequence[str]) 
     return 0 if "done" in answer else 1
 
 
-def _act(service: str, part: BackupPart, given: argparse.Namespace) -> Any:
-    place = BackupPlace(given.folder.absolute(), given.artifacts.absolute())
-    if given.act == "create":
+def perform(act: str, part: BackupPart, place: BackupPlace, service: str) -> Any:
+    """One act; what is answered, as JSON has it."""
+    if act == "create":
         return part.create(place)
-    if given.act == "verify":
+    if act == "verify":
         told = json.loads((place.folder / MANIFEST).read_text())["parts"][service]
         return list(part.verify(place, told))
-    if given.act == "restore":
+    if act == "restore":
         return list(part.restore(place))
     part.require_empty()
     return None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from services.cli.adapters import mesh_secrets
-from services.cli.adapters.backup_parts import SERVICES, BackupParts, Stores
+from services.cli.adapters.backup_parts import SERVICES, BackupParts
 from services.cli.adapters.backup_repository import (
     MANIFEST,
     SECRETS,
@@ -26,9 +26,10 @@ _MESH = "mesh"  # whose state directory has what belongs to no service
 
 
 def create(
-    repository: BackupRepository, stores: Stores, report: Report, *, secrets: bool
+    repository: BackupRepository, parts: BackupParts, report: Report, *, secrets: bool
 ) -> Backup:
     """Save everything, while it is in use or not."""
+    stores = parts.stores
     stores.check()
     repository.prepare()
     with repository.held(alone=True), repository.new_folder() as folder:
@@ -36,7 +37,6 @@ def create(
         if secrets:
             (folder / SECRETS).mkdir(mode=0o700)
             mesh_secrets.save(stores.state_of(_MESH), folder / SECRETS)
-        parts = BackupParts(stores, repository.artifacts)
         told = {}
         for service in SERVICES:
             report.say(f"saving {service}")
@@ -53,13 +53,12 @@ def create(
         return repository.seal(folder, manifest)
 
 
-def verify(repository: BackupRepository, backup: Backup, stores: Stores) -> list[str]:
+def verify(repository: BackupRepository, backup: Backup, parts: BackupParts) -> list[str]:
     """Read everything again and compute what can be computed; all that is wrong."""
     with repository.held(alone=False):
         problems = _file_problems(backup)
         if problems:  # what is in files that aren't ours means nothing
             return problems
-        parts = BackupParts(stores, repository.artifacts)
         for service in SERVICES:
             problems += parts.run(service, "verify", backup.folder)
         return problems
@@ -70,14 +69,14 @@ class RestoreOrder:
     """What is to be restored, and where."""
 
     backup: Backup
-    stores: Stores
+    parts: BackupParts
     damaged: bool  # also if something is wrong with it
 
 
 def restore(repository: BackupRepository, order: RestoreOrder, report: Report) -> list[str]:
     """Put a backup into empty places; what the operator should know. Nothing is changed if it can't be."""
-    backup, stores = order.backup, order.stores
-    stores.check()
+    backup, parts = order.backup, order.parts
+    parts.stores.check()
     manifest = backup.manifest
     if manifest.format > FORMAT:
         raise FailedPreconditionError(
@@ -85,14 +84,13 @@ def restore(repository: BackupRepository, order: RestoreOrder, report: Report) -
             reason="BACKUP_TOO_NEW",
             metadata={"backup": backup.id, "release": manifest.release},
         )
-    own = stores.state_of(_MESH)
+    own = parts.stores.state_of(_MESH)
     _require_idle(own)
-    parts = BackupParts(stores, repository.artifacts)
     for service in SERVICES:
         parts.run(service, "require-empty", backup.folder)
     mesh_secrets.require_none(own)
     report.say(f"verifying {backup.id}")
-    notes = verify(repository, backup, stores)
+    notes = verify(repository, backup, parts)
     if notes and not order.damaged:
         raise DataLossError(
             f"backup {backup.id} is damaged, nothing was restored: {'; '.join(notes[:_MOST_TOLD])}."

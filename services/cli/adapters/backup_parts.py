@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from services.cli.adapters.mesh import environment_for_services
 from services.cli.domain.exit_code import StatusError, UsageError
@@ -46,15 +46,27 @@ class Stores:
             )
 
 
+class BackupParts(Protocol):
+    """What the services do of a backup."""
+
+    @property
+    def stores(self) -> Stores:
+        """What is saved, or where it is put."""
+        ...
+
+    def run(self, service: str, act: str, folder: Path) -> Any:
+        """Have a service do one act on one backup; what it answers. Raises what it says is wrong."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class BackupParts:
-    """Runs the programs on one backup."""
+class PartPrograms:
+    """BackupParts as processes, so that no service is part of the command line."""
 
     stores: Stores
     artifacts: Path  # contents that backups share
 
     def run(self, service: str, act: str, folder: Path) -> Any:
-        """Have a service do one act; what it answers. Raises what it says is wrong."""
         done = subprocess.run(
             [
                 *(sys.executable, "-m", f"services.{service}.backup"),

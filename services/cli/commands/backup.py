@@ -8,7 +8,7 @@ import typer
 from services.cli.commands.options import Format, OutputOption, StateDirOption, terminal
 
 if TYPE_CHECKING:
-    from services.cli.adapters.backup_parts import Stores
+    from services.cli.adapters.backup_parts import BackupParts
     from services.cli.adapters.backup_repository import BackupRepository
 
 app = typer.Typer(
@@ -16,7 +16,7 @@ app = typer.Typer(
     help="Backups of everything that a mesh knows: both stores, artifacts, secrets. It may run meanwhile.",
 )
 
-_Repository = Annotated[
+_Folder = Annotated[
     Path,
     typer.Option(
         "--repository",
@@ -53,25 +53,29 @@ _PasswordFile = Annotated[
 _LATEST = "latest"
 
 
-def _stores(state_dir: Path | None, url: str, password_file: str) -> "Stores":
-    from services.cli.adapters.backup_parts import Stores
-    from services.cli.adapters.state_directory import default_path
-
-    return Stores(state_dir=str(state_dir or default_path()), url=url, password_file=password_file)
-
-
-def _existing(repository: Path) -> "BackupRepository":
+def _repository(folder: Path, *, existing: bool = True) -> "BackupRepository":
     from services.cli.adapters.backup_repository import BackupRepository
 
-    found = BackupRepository(repository)
-    found.require()
+    found = BackupRepository(folder)
+    if existing:
+        found.require()
     return found
+
+
+def _parts(
+    repository: "BackupRepository", state_dir: Path | None = None, url: str = "", password: str = ""
+) -> "BackupParts":
+    from services.cli.adapters.backup_parts import PartPrograms, Stores
+    from services.cli.adapters.state_directory import default_path
+
+    stores = Stores(state_dir=str(state_dir or default_path()), url=url, password_file=password)
+    return PartPrograms(stores, repository.artifacts)
 
 
 @app.command()
 def create(
     *,
-    repository: _Repository,
+    repository: _Folder,
     secrets: Annotated[
         bool,
         typer.Option(
@@ -90,25 +94,26 @@ def create(
     A backup with secrets lets whoever reads it sign keys: keep it as you keep those.
     """
     from services.cli.adapters import backup, backup_view
-    from services.cli.adapters.backup_repository import BackupRepository, told
+    from services.cli.adapters.backup_repository import told
     from services.cli.domain.exit_code import ExitCode
 
     screen = terminal(output)
-    stores = _stores(state_dir, store_url, store_password_file)
     with told(repository):
-        made = backup.create(BackupRepository(repository), stores, screen, secrets=secrets)
+        place = _repository(repository, existing=False)
+        parts = _parts(place, state_dir, store_url, store_password_file)
+        made = backup.create(place, parts, screen, secrets=secrets)
     backup_view.show_created(screen, made)
     return ExitCode.FAILED if made.manifest.damaged else ExitCode.OK
 
 
 @app.command("list")
-def list_(*, repository: _Repository, output: OutputOption = Format.TABLE) -> None:
+def list_(*, repository: _Folder, output: OutputOption = Format.TABLE) -> None:
     """List backups, oldest first."""
     from services.cli.adapters import backup_view
     from services.cli.adapters.backup_repository import told
 
     with told(repository):
-        found = _existing(repository)
+        found = _repository(repository)
         there = found.backups()
         backup_view.list_backups(terminal(output), there, found.used_bytes(there))
 
@@ -117,7 +122,7 @@ def list_(*, repository: _Repository, output: OutputOption = Format.TABLE) -> No
 def verify(
     backup: _Backup = _LATEST,
     *,
-    repository: _Repository,
+    repository: _Folder,
     output: OutputOption = Format.TABLE,
 ) -> int:
     """Read all of a backup again: digests, databases, the ledger from its rows; exit code 1 if anything is wrong."""
@@ -128,9 +133,9 @@ def verify(
 
     screen = terminal(output)
     with told(repository):
-        found = _existing(repository)
+        found = _repository(repository)
         wanted = found.find(backup)
-        problems = acts.verify(found, wanted, _stores(None, "", ""))
+        problems = acts.verify(found, wanted, _parts(found))
     backup_view.show_verified(screen, wanted, problems)
     return ExitCode.FAILED if problems else ExitCode.OK
 
@@ -139,7 +144,7 @@ def verify(
 def restore(
     backup: _Backup = _LATEST,
     *,
-    repository: _Repository,
+    repository: _Folder,
     damaged: Annotated[
         bool,
         typer.Option(
@@ -163,18 +168,18 @@ def restore(
     from services.cli.adapters.backup_repository import told
 
     screen = terminal(output)
-    stores = _stores(state_dir, store_url, store_password_file)
     with told(repository):
-        found = _existing(repository)
+        found = _repository(repository)
         wanted = found.find(backup)
-        notes = acts.restore(found, acts.RestoreOrder(wanted, stores, damaged), screen)
+        parts = _parts(found, state_dir, store_url, store_password_file)
+        notes = acts.restore(found, acts.RestoreOrder(wanted, parts, damaged), screen)
     backup_view.show_restored(screen, wanted, notes)
 
 
 @app.command()
 def prune(
     *,
-    repository: _Repository,
+    repository: _Folder,
     keep: Annotated[
         int,
         typer.Option(
@@ -190,7 +195,7 @@ def prune(
 
     screen = terminal(output)
     with told(repository):
-        removed, freed = backup.prune(_existing(repository), keep, screen.say)
+        removed, freed = backup.prune(_repository(repository), keep, screen.say)
     if screen.as_json:
         screen.json({"removed_backups": removed, "freed_bytes": freed})
     else:
