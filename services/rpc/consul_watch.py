@@ -212,13 +212,16 @@ class ConsulWatch:
 
 def _again() -> tenacity.AsyncRetrying:
     def note(state: tenacity.RetryCallState) -> None:
+        if state.attempt_number.bit_count() > 1:
+            return  # said ever more rarely: it may last for hours
         outcome = state.outcome
         error = outcome.exception() if outcome is not None else None
         _log.warning("Consul is away", error=str(error), attempt=state.attempt_number)
 
     return tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception_type(ConsulError),
-        wait=tenacity.wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE),
+        wait=tenacity.wait_fixed(_BUSY_SECONDS)
+        + tenacity.wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE),
         before_sleep=note,
         reraise=True,
     )
