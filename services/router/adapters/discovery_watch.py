@@ -37,5 +37,9 @@ def read_worker(message: worker_pb2.Worker) -> Worker:
         if version.state == placement_pb2.LOAD_STATE_READY
     )
     return Worker(
-        name=message.name, address=message.address, draining=message.draining, ready=ready
+        name=message.name,
+        address=message.address,
+        draining=message.draining,
+        ready=ready,
+        zone=message.zone,
     )

@@ -40,6 +40,9 @@ class Resource:
     references: tuple[Reference, ...] = ()
     # True: it takes something away (the last host of a cluster) and so must wait until nobody counts on it.
     breaks: bool = False
+    zone: str = (
+        ""  # of the clients that get it in place of the resource of this name; empty: all others
+    )
 
     @classmethod
     def of(
@@ -50,6 +53,7 @@ class Resource:
         references: Iterable[Reference] = (),
         *,
         breaks: bool = False,
+        zone: str = "",
     ) -> "Resource":
         """Build one, with the version that follows from the body."""
         version = hashlib.sha256(body).hexdigest()[:_VERSION_DIGITS]
@@ -60,6 +64,7 @@ class Resource:
             version=version,
             references=tuple(references),
             breaks=breaks,
+            zone=zone,
         )
 
 
@@ -75,6 +80,7 @@ class Snapshot:
     _resources: Mapping[Kind, Mapping[str, Resource]]
     # Kinds of which nothing can be said yet: what clients have of them stays as it is.
     unknown: frozenset[Kind] = frozenset()
+    _zones: Mapping[str, "Snapshot"] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -82,8 +88,12 @@ class Snapshot:
     ) -> "Snapshot":
         """Check that names are unique and every reference resolves; InconsistentSnapshotError lists all that don't."""
         by_kind: dict[Kind, dict[str, Resource]] = {kind: {} for kind in Kind}
+        zoned: dict[str, list[Resource]] = {}
         problems: list[str] = []
         for resource in resources:
+            if resource.zone:
+                zoned.setdefault(resource.zone, []).append(resource)
+                continue
             if resource.name in by_kind[resource.kind]:
                 problems.append(f"{resource.kind.value} {resource.name!r} is there twice")
             by_kind[resource.kind][resource.name] = resource
@@ -95,9 +105,20 @@ class Snapshot:
                     for wanted in resource.references
                     if wanted.kind not in unknown and wanted.name not in by_kind[wanted.kind]
                 )
+        problems += _misplaced(zoned, by_kind)
         if problems:
             raise InconsistentSnapshotError("; ".join(sorted(problems)))
-        return cls(_overall_version(by_kind), MappingProxyType(by_kind), frozenset(unknown))
+        zones = {
+            zone: cls(_overall_version(seen), MappingProxyType(seen), frozenset(unknown))
+            for zone in sorted(zoned)
+            for seen in [_replaced(by_kind, zoned[zone])]
+        }
+        version = _with_zones(_overall_version(by_kind), zones)
+        return cls(version, MappingProxyType(by_kind), frozenset(unknown), MappingProxyType(zones))
+
+    def seen_from(self, zone: str) -> "Snapshot":
+        """What a client in this zone gets."""
+        return self._zones.get(zone, self)
 
     def of_kind(self, kind: Kind) -> Mapping[str, Resource]:
         """All resources of a kind by name."""
@@ -110,3 +131,33 @@ def _overall_version(by_kind: Mapping[Kind, Mapping[str, Resource]]) -> str:
         for name in sorted(by_kind[kind]):
             digest.update(f"{kind.value}\0{name}\0{by_kind[kind][name].version}\n".encode())
     return digest.hexdigest()[:_VERSION_DIGITS]
+
+
+def _misplaced(
+    zoned: Mapping[str, Iterable[Resource]], by_kind: Mapping[Kind, Mapping[str, Resource]]
+) -> list[str]:
+    """Resources for a zone that stand for none, or would bring references that nobody has looked at."""
+    return [
+        f"{resource.kind.value} {resource.name!r} for zone {zone!r} stands for nothing like it"
+        for zone, resources in zoned.items()
+        for resource in resources
+        if (one := by_kind[resource.kind].get(resource.name)) is None
+        or one.references != resource.references
+    ]
+
+
+def _replaced(
+    by_kind: Mapping[Kind, Mapping[str, Resource]], others: Iterable[Resource]
+) -> dict[Kind, dict[str, Resource]]:
+    seen = {kind: dict(resources) for kind, resources in by_kind.items()}
+    for resource in others:
+        seen[resource.kind][resource.name] = resource
+    return seen
+
+
+def _with_zones(version: str, zones: Mapping[str, Snapshot]) -> str:
+    """The version of all that any client may get; without zones as it was."""
+    if not zones:
+        return version
+    told = "".join(f"{zone}\0{zones[zone].version}\n" for zone in sorted(zones))
+    return hashlib.sha256(f"{version}\n{told}".encode()).hexdigest()[:_VERSION_DIGITS]

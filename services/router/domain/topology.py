@@ -62,6 +62,7 @@ class Worker:
     address: str  # `host:port` or `unix:/path`
     draining: bool = False
     ready: frozenset[VersionName] = frozenset()
+    zone: str = ""  # empty: nowhere in particular
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,7 @@ class RoutedEndpoint:
     mirror_version: VersionName | None = None
     stateful: bool = False  # some target keeps state between requests
     writes_text: bool = False  # some target is a language model
+    zoned: bool = False  # there are zones, so what failed in one is tried again in another
 
     @property
     def id(self) -> str:
@@ -112,6 +114,7 @@ class Topology:
     endpoints: tuple[RoutedEndpoint, ...] = ()
     versions: tuple[RoutedVersion, ...] = ()
     addresses: tuple[str, ...] = ()  # of all workers that take calls
+    zones: tuple[tuple[str, str], ...] = ()  # address and zone of those that have one
 
     def is_served(self) -> bool:
         """Whether every target of every endpoint has a READY worker."""
@@ -139,14 +142,16 @@ def route(
         language: versions that are language models.
     """
     ready = _ready_addresses(workers)
+    zones = tuple(sorted({(w.address, w.zone) for w in workers if w.zone and not w.draining}))
     routed = tuple(
-        _route_endpoint(_Place(endpoint, aliases, ready, stateful, language))
+        _route_endpoint(_Place(endpoint, aliases, ready, stateful, language, bool(zones)))
         for endpoint in sorted(endpoints, key=lambda e: e.name)
     )
     return Topology(
         endpoints=routed,
         versions=_versions(routed, ready, stateful),
         addresses=tuple(sorted({w.address for w in workers if not w.draining})),
+        zones=zones,
     )
 
 
@@ -179,6 +184,7 @@ class _Place:
     ready: Mapping[VersionName, Sequence[str]]
     stateful: AbstractSet[VersionName]
     language: AbstractSet[VersionName]
+    zoned: bool
 
     def resolve(self, target: TargetName) -> VersionName:
         """The version that a target means."""
@@ -208,6 +214,7 @@ def _route_endpoint(place: _Place) -> RoutedEndpoint:
         mirror_version=place.resolve(mirror.name) if mirror else None,
         stateful=any(target.version in place.stateful for target in targets),
         writes_text=any(target.version in place.language for target in targets),
+        zoned=place.zoned,
     )
 
 

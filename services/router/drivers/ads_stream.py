@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from services.router.domain.order import Client, Request, Response
+from services.router.domain.order import Request, Response
 from services.router.drivers.board import Board
 from services.router.drivers.roster import Envoy, Roster
 
@@ -25,7 +25,7 @@ async def serve(
         while not reading.done():
             await wake.wait()
             wake.clear()
-            _offer(envoy.client, board)
+            _offer(envoy, board)
             while (response := envoy.client.next()) is not None:
                 yield response
         reading.result()
@@ -45,7 +45,7 @@ async def _read(
         wake.set()
 
 
-def _offer(client: Client, board: Board) -> None:
+def _offer(envoy: Envoy, board: Board) -> None:
     publication = board.current
-    if publication is not None and (publication.settled or not client.resumed):
-        client.offer(publication.snapshot)
+    if publication is not None and (publication.settled or not envoy.client.resumed):
+        envoy.client.offer(publication.snapshot.seen_from(envoy.zone))

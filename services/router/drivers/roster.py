@@ -27,6 +27,7 @@ class Envoy:
 
     node_id: str
     connect_time: float  # seconds since the epoch
+    zone: str = ""  # where it says that it is
     client: Client = field(default_factory=Client)
     acks: int = 0
     nacks: int = 0

@@ -25,5 +25,5 @@ class ResourceBuilder:
             self._listener,
             *filters,
             routes.resource(topology.endpoints, settings, claims.of(policy)),
-            *clusters.resources(topology.versions, topology.addresses, settings),
+            *clusters.resources(topology, settings),
         ]

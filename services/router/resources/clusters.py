@@ -1,20 +1,19 @@
 """Clusters and their hosts: one per version, one more where it is mirrored to, and those of the control plane."""
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
-from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.extensions.clusters.dns.v3.dns_cluster_pb2 import DnsCluster
 from envoy.extensions.filters.http.header_mutation.v3.header_mutation_pb2 import HeaderMutation
 from envoy.extensions.filters.http.upstream_codec.v3.upstream_codec_pb2 import UpstreamCodec
 from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
 
 from services.router.domain.snapshot import Kind, Reference, Resource
-from services.router.domain.topology import RoutedVersion
-from services.router.resources import edge, tls, wire
+from services.router.domain.topology import RoutedVersion, Topology
+from services.router.resources import assignments, edge, tls, wire
 from services.rpc import address as addresses
 from services.rpc.address import Address
 
@@ -35,17 +34,20 @@ _CACHED = 4096
 
 
 def of_version(
-    version: RoutedVersion, max_message_bytes: int, *, by_tls: bool = False
+    version: RoutedVersion,
+    max_message_bytes: int,
+    zones: Mapping[str, str],
+    *,
+    by_tls: bool = False,
 ) -> list[Resource]:
     """A version's clusters with their assignments; `by_tls`: hosts on TCP are reached so."""
-    hosts = version.addresses
-    built = [
-        _serving(version, max_message_bytes, by_tls=by_tls),
-        _assignment(str(version.name), hosts),
-    ]
+    built = [_serving(version, max_message_bytes, by_tls=by_tls)]
     if version.mirrored:
-        name = edge.mirror_cluster(version.name)
-        built += [_mirrored(version, max_message_bytes, by_tls=by_tls), _assignment(name, hosts)]
+        built.append(_mirrored(version, max_message_bytes, by_tls=by_tls))
+    for cluster in tuple(built):
+        built.append(assignments.of_all(cluster.name, version.addresses))
+        if zones:
+            built += assignments.by_zone(cluster.name, version.addresses, zones)
     return built
 
 
@@ -56,7 +58,7 @@ def of_any_worker(
     cluster = _discovered(edge.ANY_WORKER, max_message_bytes, stamps={})
     _limit(cluster, _UNLIMITED, budget=(100.0, 32))
     cluster.health_checks.add(**_health_check(""))
-    return [_of_workers(cluster, by_tls=by_tls), _assignment(edge.ANY_WORKER, hosts)]
+    return [_of_workers(cluster, by_tls=by_tls), assignments.of_all(edge.ANY_WORKER, hosts)]
 
 
 def of_control_plane(settings: edge.Edge) -> list[Resource]:
@@ -97,22 +99,6 @@ def _mirrored(version: RoutedVersion, max_message_bytes: int, *, by_tls: bool) -
     )
     _limit(cluster, version.limits.max_mirror_requests, budget=(0.0, 0))
     return _of_workers(cluster, by_tls=by_tls)
-
-
-@lru_cache(_CACHED)
-def _assignment(name: str, hosts: tuple[str, ...]) -> Resource:
-    endpoints = [_host(host) for host in hosts]
-    message = ClusterLoadAssignment(
-        cluster_name=name, endpoints=[{"lb_endpoints": endpoints}] if hosts else []
-    )
-    return Resource.of(Kind.ASSIGNMENT, name, wire.serialized(message), breaks=not hosts)
-
-
-def _host(address: str) -> dict[str, Any]:
-    host: dict[str, Any] = {"endpoint": {"address": wire.socket(address)}}
-    if addresses.parse(address).path is None:
-        host["metadata"] = tls.MARK
-    return host
 
 
 def _of_workers(cluster: Any, *, by_tls: bool) -> Resource:
@@ -278,12 +264,12 @@ def _outlier_detection() -> dict[str, Any]:
     }
 
 
-def resources(
-    versions: Iterable[RoutedVersion], workers: tuple[str, ...], settings: edge.Edge
-) -> list[Resource]:
+def resources(topology: Topology, settings: edge.Edge) -> list[Resource]:
     """All clusters and assignments of a topology."""
     limit, by_tls = settings.max_message_bytes, bool(settings.tls_dir)
-    built = [*of_control_plane(settings), *of_any_worker(workers, limit, by_tls=by_tls)]
-    for version in versions:
-        built += of_version(version, limit, by_tls=by_tls)
+    zones = dict(topology.zones)
+    built = of_control_plane(settings)
+    built += of_any_worker(topology.addresses, limit, by_tls=by_tls)
+    for version in topology.versions:
+        built += of_version(version, limit, zones, by_tls=by_tls)
     return built

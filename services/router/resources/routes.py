@@ -11,27 +11,15 @@ from typing import Any
 from envoy.config.route.v3.route_components_pb2 import Route
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.extensions.matching.common_inputs.network.v3.network_inputs_pb2 import FilterStateInput
-from envoy.extensions.retry.host.previous_hosts.v3.previous_hosts_pb2 import PreviousHostsPredicate
 from envoy.type.matcher.v3.http_inputs_pb2 import HttpRequestHeaderMatchInput
 from xds.type.matcher.v3.matcher_pb2 import Matcher
 
 from services.router.domain.snapshot import Kind, Reference, Resource
-from services.router.domain.topology import RetryPolicy, RoutedEndpoint
-from services.router.resources import access, claims, edge, guards, methods, refusals, wire
+from services.router.domain.topology import RoutedEndpoint
+from services.router.resources import access, claims, edge, guards, methods, refusals, retries, wire
 from services.router.resources.shares import TOTAL, weights
-from services.rpc.interceptor import STANDBY_KEY
 from services.rpc.names import VersionName
 
-# `cancelled`: a worker that stops cancels what outlasts its grace time. (A caller's own cancel ends at the edge.)
-_RETRY_ON = "connect-failure,refused-stream,reset,unavailable,cancelled"
-# Where a call changes state, it is tried again only if no worker has begun it.
-_RETRY_ON_STATE = "connect-failure,refused-stream,unavailable"
-# Balancing prefers the host with the fewest calls, and a dead one has none: it is drawn three times in four, so a retry
-# draws often enough (0.75^32 = 0.0001) to end on another host.
-_HOST_ATTEMPTS = 32
-# Of services that are several: calls that nobody has begun. One that stands by says so, before it does anything.
-_RETRY_ON_PEER = "connect-failure,refused-stream,retriable-headers"
-_PEERS = RetryPolicy(num_retries=3)
 _ANY_WORKER_SECONDS = 10.0
 # A stream on which nothing is said in either direction for so long has been forgotten by its client; nor is one kept
 # for longer whose first message, which says where it goes, does not come.
@@ -171,10 +159,9 @@ def _text_route(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
 
 
 def _retry(action: Any, endpoint: RoutedEndpoint) -> None:
-    policy = endpoint.declared.retry
-    if policy.num_retries:
-        retry_on = _RETRY_ON_STATE if endpoint.stateful else _RETRY_ON
-        action.retry_policy.CopyFrom(_retry_policy(policy, retry_on))
+    policy = retries.of_endpoint(endpoint)
+    if policy is not None:
+        action.retry_policy.CopyFrom(policy)
 
 
 def _route_to(endpoint: RoutedEndpoint, pinned: VersionName | None) -> Any:
@@ -218,23 +205,6 @@ def _fraction(percent: float) -> dict[str, Any]:
 
 def _duration(value: float) -> Any:
     return Route(route={"timeout": wire.seconds(value)}).route.timeout
-
-
-def _retry_policy(policy: RetryPolicy, retry_on: str = _RETRY_ON) -> Any:
-    previous = wire.extension(
-        "envoy.retry_host_predicates.previous_hosts", PreviousHostsPredicate()
-    )
-    retry = {
-        "retry_on": retry_on,
-        "num_retries": wire.number(policy.num_retries),
-        "retry_host_predicate": [previous],
-        "host_selection_retry_max_attempts": _HOST_ATTEMPTS,
-        "retry_back_off": {
-            "base_interval": wire.seconds(0.005),
-            "max_interval": wire.seconds(0.1),
-        },
-    }
-    return Route(route={"retry_policy": retry}).route.retry_policy
 
 
 def _by_state(actions: Mapping[str, Any], otherwise: Any) -> Any:
@@ -355,7 +325,7 @@ def _any_worker_route() -> Any:
         route={
             "cluster": edge.ANY_WORKER,
             "timeout": wire.seconds(_ANY_WORKER_SECONDS),
-            "retry_policy": _retry_policy(RetryPolicy()),
+            "retry_policy": retries.of_any_worker(),
         },
     )
 
@@ -364,9 +334,7 @@ def _management_route(cluster: str, guard: _Guard) -> Any:
     """Watches and uploads last as long as they last; what a peer has begun is not tried twice."""
     route = Route(match={"prefix": "/"}, route={"cluster": cluster})
     if cluster in guard.several:
-        policy = _retry_policy(_PEERS, _RETRY_ON_PEER)
-        policy.retriable_headers.add(name=STANDBY_KEY, present_match=True)
-        route.route.retry_policy.CopyFrom(policy)
+        route.route.retry_policy.CopyFrom(retries.of_peers())
     _let_last(route.route, idle_seconds=0)
     route.route.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(0))
     return route

@@ -36,7 +36,8 @@ class AdsServicer(AggregatedDiscoveryServiceServicer):  # type: ignore[misc]  # 
         first = await anext(request_iterator, None)
         if first is None:
             return
-        envoy = Envoy(node_id=first.node.id, connect_time=self._clock.wall())
+        node = first.node
+        envoy = Envoy(node_id=node.id, connect_time=self._clock.wall(), zone=node.locality.zone)
         requests = _requests(first, request_iterator)
         async for response in ads_stream.serve(envoy, requests, self._board, self._roster):
             yield _message(response)

@@ -47,7 +47,8 @@ def _envoy(envoy: Envoy, publication: Publication | None) -> pb.EnvoyStatus:
     status = pb.EnvoyStatus(
         node_id=envoy.node_id,
         connect_time=_timestamp(envoy.connect_time),
-        in_sync=publication is not None and envoy.client.is_in_sync(publication.snapshot),
+        in_sync=publication is not None
+        and envoy.client.is_in_sync(publication.snapshot.seen_from(envoy.zone)),
         ack_count=envoy.acks,
         nack_count=envoy.nacks,
     )

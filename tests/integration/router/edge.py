@@ -72,6 +72,7 @@ class EdgeUnderTest:
         folder: Path,
         wrap: Callable[[Builder], Builder] = lambda builder: builder,
         threads: int = 1,
+        zone: str = "",
         **settings: Any,
     ) -> "EdgeUnderTest":
         router = f"unix:{folder}/router.sock"
@@ -94,7 +95,7 @@ class EdgeUnderTest:
         )
         self.publishing = asyncio.create_task(self.publisher.run())
         await self.start_router()
-        self.envoy = await EnvoyProcess.start(folder, router, threads=threads)
+        self.envoy = await EnvoyProcess.start(folder, router, threads=threads, zone=zone)
         self.channel = channel.connect(edge.address)
         self.stub = GRPCInferenceServiceStub(self.channel)
         self.publisher.hear_registry(CatalogUpdate(changes=(), synced=True, restart=True))
@@ -141,9 +142,12 @@ class EdgeUnderTest:
         return worker
 
     def set_workers(
-        self, ready: dict[str, set[VersionName]], draining: frozenset[str] = frozenset()
+        self,
+        ready: dict[str, set[VersionName]],
+        draining: frozenset[str] = frozenset(),
+        zones: dict[str, str] | None = None,
     ) -> None:
-        """Say who is alive: address → versions READY there."""
+        """Say who is alive: address → versions READY there; and in which zone."""
         self.publisher.hear_discovery(
             [
                 Worker(
@@ -151,6 +155,7 @@ class EdgeUnderTest:
                     address=address,
                     ready=frozenset(versions),
                     draining=address in draining,
+                    zone=(zones or {}).get(address, ""),
                 )
                 for address, versions in ready.items()
             ]
@@ -174,7 +179,7 @@ class EdgeUnderTest:
             bool(envoys)
             and publication is not None
             and all(
-                e.client.is_in_sync(publication.snapshot)
+                e.client.is_in_sync(publication.snapshot.seen_from(e.zone))
                 and set(e.client._subscriptions) >= {*Kind} - {Kind.FILTER, Kind.SECRET}
                 for e in envoys
             )

@@ -62,3 +62,25 @@ def test_version_follows_content_alone() -> None:
     same = Snapshot.build([assignment("x"), cluster("x")])
     other = Snapshot.build([assignment("x"), cluster("x", b"changed")])
     assert one.version == same.version != other.version
+
+
+def test_clients_of_a_zone_see_their_own_resources() -> None:
+    """A resource for a zone stands for the one of its name, for clients there and nobody else."""
+    base = [
+        Resource.of(Kind.ASSIGNMENT, "c", b"all"),
+        Resource.of(Kind.ASSIGNMENT, "d", b"all"),
+    ]
+    plain = Snapshot.build(base)
+    zoned = Snapshot.build([*base, Resource.of(Kind.ASSIGNMENT, "c", b"near", zone="a")])
+    seen = {name: r.body for name, r in zoned.seen_from("a").of_kind(Kind.ASSIGNMENT).items()}
+    assert seen == {"c": b"near", "d": b"all"}
+    assert zoned.seen_from("b") is zoned.seen_from("") is zoned
+    assert zoned.of_kind(Kind.ASSIGNMENT) == plain.of_kind(Kind.ASSIGNMENT)
+    # What is published is another thing, since somebody sees another thing.
+    assert len({plain.version, zoned.version, zoned.seen_from("a").version}) == 3
+
+
+def test_a_resource_for_a_zone_stands_for_one_that_is_there() -> None:
+    """A zone has no resources of its own: its clients would be told of what nobody has looked at."""
+    with pytest.raises(InconsistentSnapshotError, match="'c' for zone 'a' stands for nothing"):
+        Snapshot.build([Resource.of(Kind.ASSIGNMENT, "c", b"near", zone="a")])

@@ -284,3 +284,30 @@ def test_two_routers_give_identical_versions() -> None:
         for seed in ("1", "2")
     }
     assert versions == {f"{build(mirror=Mirror(V2, 5)).version}\n"}
+
+
+def test_zones_change_hosts_and_retries_alone() -> None:
+    """With zones, an edge of one gets its hosts in tiers, and retries leave a tier; others get the bytes they had."""
+    workers = [
+        Worker(name=f"workers/{n}", address=f"10.0.0.{n}:90", ready=frozenset([V1]), zone=zone)
+        for n, zone in enumerate(["a", "a", "b", "b"], 1)
+    ]
+    endpoint = Endpoint(name=EndpointName("digits"), targets=(Target(V1, 1),))
+    plain = Snapshot.build(
+        ResourceBuilder(EDGE).build(route([endpoint], {}, [replace(w, zone="") for w in workers]))
+    )
+    zoned = Snapshot.build(ResourceBuilder(EDGE).build(route([endpoint], {}, workers)))
+    for kind in set(Kind) - {Kind.ROUTES}:
+        assert zoned.of_kind(kind) == plain.of_kind(kind)
+    tier = b"envoy.retry_priorities.previous_priorities"
+    assert tier in zoned.of_kind(Kind.ROUTES)["edge"].body
+    assert tier not in plain.of_kind(Kind.ROUTES)["edge"].body
+    assert zoned.seen_from("") is zoned.seen_from("c") is zoned
+    body = zoned.seen_from("b").of_kind(Kind.ASSIGNMENT)[str(V1)].body
+    message = ClusterLoadAssignment.FromString(body)
+    found = [
+        (group.priority, group.locality.zone, len(group.lb_endpoints))
+        for group in message.endpoints
+    ]
+    assert found == [(0, "b", 2), (1, "a", 2)]
+    assert message.policy.overprovisioning_factor.value == 100
