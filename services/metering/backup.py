@@ -22,7 +22,14 @@ from services.metering.adapters.signing_files import SigningFiles
 from services.metering.domain.ledger import NO_HASH
 from services.metering.domain.verification import Verification
 from services.rpc import state_lock
-from services.rpc.backup_part import BackupPart, BackupPlace, StoreSettings, run, store_place
+from services.rpc.backup_part import (
+    BackupPart,
+    BackupPlace,
+    StoreSettings,
+    require_same,
+    run,
+    store_place,
+)
 from services.rpc.database_copy import differing_counts, file_problems, opened, row_counts
 from services.rpc.errors import FailedPreconditionError, InternalError
 from services.rpc.secret_file import read_secret, sync_folder, write_secret
@@ -102,22 +109,19 @@ class MeteringPart:
                 problems.append(error.message)
         return problems
 
-    def require_empty(self) -> None:
+    def require_empty(self, place: BackupPlace) -> None:
         self._store.require_empty()
         for path in (self._state / _ADMIN, *self._folder.glob(f"{_SIGNING}/*.pem")):
             if path.exists():
-                raise FailedPreconditionError(
-                    f"{path} is there already; a backup is restored into an empty place only",
-                    reason="NOT_EMPTY",
-                    metadata={"service": "metering", "place": str(path)},
-                )
+                kept = _ADMIN if path.name == _ADMIN else f"{_SIGNING}/{path.name}"
+                require_same(path, place.secrets / kept)
 
     def restore(self, place: BackupPlace) -> Sequence[str]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         copy, secrets = place.folder / _DATABASE, place.secrets
         notes = []
         with state_lock.held(self._folder / "metering.lock", "metering"):
-            self.require_empty()
+            self.require_empty(place)
             kid = _current_key(copy)
             if kid is not None and not (secrets / _SIGNING / f"{kid}.pem").exists():
                 notes.append(

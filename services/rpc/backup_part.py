@@ -59,13 +59,24 @@ class BackupPart(Protocol):
         """Everything that is not as `told`, or doesn't add up."""
         ...
 
-    def require_empty(self) -> None:
-        """FailedPreconditionError if a restore would write over anything."""
+    def require_empty(self, place: BackupPlace) -> None:
+        """FailedPreconditionError if a restore would write over anything else than the same."""
         ...
 
     def restore(self, place: BackupPlace) -> Sequence[str]:
         """Put everything where the service has it; what the operator should know."""
         ...
+
+
+def require_same(existing: Path, saved: Path) -> None:
+    """FailedPreconditionError unless a secret that is in the way of a restore is the one that was saved."""
+    if saved.exists() and saved.read_bytes() == existing.read_bytes():
+        return
+    raise FailedPreconditionError(
+        f"{existing} is there and not the one of the backup; move it away if it is worth nothing any more",
+        reason="NOT_EMPTY",
+        metadata={"place": str(existing)},
+    )
 
 
 def store_place(
@@ -126,7 +137,7 @@ def perform(act: str, part: BackupPart, place: BackupPlace, service: str) -> Any
         return list(part.verify(place, told))
     if act == "restore":
         return list(part.restore(place))
-    part.require_empty()
+    part.require_empty(place)
     return None
 
 

@@ -88,7 +88,7 @@ def restore(repository: BackupRepository, order: RestoreOrder, report: Report) -
     _require_idle(own)
     for service in SERVICES:
         parts.run(service, "require-empty", backup.folder)
-    mesh_secrets.require_none(own)
+    mesh_secrets.require_same(backup.folder / SECRETS, own)
     report.say(f"verifying {backup.id}")
     notes = verify(repository, backup, parts)
     if notes and not order.damaged:

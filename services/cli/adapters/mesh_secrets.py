@@ -22,14 +22,17 @@ def save(state: Path, target: Path) -> None:
             write_secret(target / name, content)
 
 
-def require_none(state: Path) -> None:
-    """FailedPreconditionError if a restore would write over any."""
+def require_same(source: Path, state: Path) -> None:
+    """FailedPreconditionError if a restore would write over any that is not the one that `save` took."""
     for name in _names(state):
-        raise FailedPreconditionError(
-            f"{state / name} is there already; a backup is restored into an empty place only",
-            reason="NOT_EMPTY",
-            metadata={"place": str(state / name)},
-        )
+        saved = source / name
+        if not saved.exists() or saved.read_bytes() != (state / name).read_bytes():
+            raise FailedPreconditionError(
+                f"{state / name} is there and not the one of the backup;"
+                " move it away if it is worth nothing any more",
+                reason="NOT_EMPTY",
+                metadata={"place": str(state / name)},
+            )
 
 
 def restore(source: Path, state: Path, before: str) -> None:

@@ -196,6 +196,14 @@ def test_nothing_is_written_over(made: tuple[Path, Path], tmp_path: Path) -> Non
     assert (state / "admin.key").exists()
 
 
+def test_secrets_that_are_the_same_are_no_obstacle(made: tuple[Path, Path], tmp_path: Path) -> None:
+    """When a database alone was lost, they are still where they belong."""
+    (tmp_path / "target").mkdir()
+    shutil.copy(made[0] / "admin.key", tmp_path / "target" / "admin.key")
+    _restore(BackupRepository(made[1]), tmp_path / "target")
+    assert (tmp_path / "target" / "metering" / "metering.db").exists()
+
+
 def test_a_running_mesh_is_not_restored_over(made: tuple[Path, Path], tmp_path: Path) -> None:
     """As long as `up` holds the state directory, whatever is in it."""
     directory = StateDirectory(tmp_path / "state")
