@@ -1,6 +1,7 @@
 """A model's graph in a folder: written from its files once, read by every process that serves it."""
 
 import dataclasses
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,14 +49,14 @@ def write_graph(place: Path, folder: Path, target: Target, *, exact: bool = Fals
                 portable_graph.write(writer, weights)
             else:
                 cuda_graph.write(writer, weights)
-        sizes = {name: (folder / name).stat().st_size for name in (GRAPH_FILE, WEIGHTS_FILE)}
         said = {
             "target": target.value,
             "exact": exact,
             "shape": dataclasses.asdict(facts.shape),
-            "sizes": sizes,
+            "digests": {name: _digest(folder / name) for name in (GRAPH_FILE, WEIGHTS_FILE)},
         }
-        (folder / _FACTS_FILE).write_bytes(orjson.dumps(said))
+        sealed = {"facts": said, "digest": hashlib.sha256(orjson.dumps(said)).hexdigest()}
+        (folder / _FACTS_FILE).write_bytes(orjson.dumps(sealed))
         for name in (GRAPH_FILE, WEIGHTS_FILE, _FACTS_FILE):
             _flush(folder / name)
     except OSError as error:
@@ -63,16 +64,24 @@ def write_graph(place: Path, folder: Path, target: Target, *, exact: bool = Fals
 
 
 def read_facts(folder: Path) -> GraphFacts | None:
-    """Of a whole graph; None: there is none."""
+    """Of a whole graph; None: there is none, or a disk has changed it, which would be wrong answers and no error."""
     try:
-        said = orjson.loads((folder / _FACTS_FILE).read_bytes())
-        if any((folder / name).stat().st_size != size for name, size in said["sizes"].items()):
+        sealed = orjson.loads((folder / _FACTS_FILE).read_bytes())
+        said = sealed["facts"]
+        if hashlib.sha256(orjson.dumps(said)).hexdigest() != sealed["digest"]:
             return None
-    except (OSError, ValueError):
+        if any(_digest(folder / name) != digest for name, digest in said["digests"].items()):
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     shape = said["shape"]
     shape["windows"] = tuple(shape["windows"])
     return GraphFacts(target=Target(said["target"]), exact=said["exact"], shape=ModelShape(**shape))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(path: Path) -> None:

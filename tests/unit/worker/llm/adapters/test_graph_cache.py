@@ -10,7 +10,7 @@ import pytest
 from services.worker.domain.load_state import LoadError
 from services.worker.llm.adapters.graph_cache import GraphCache
 from services.worker.llm.adapters.graph_files import write_graph
-from services.worker.llm.adapters.graph_names import WEIGHTS_FILE
+from services.worker.llm.adapters.graph_names import GRAPH_FILE, WEIGHTS_FILE
 from services.worker.llm.domain.engine_settings import Target
 from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
 
@@ -71,6 +71,22 @@ def test_a_graph_that_is_not_whole_is_made_again(tmp_path: Path, maker: Maker) -
     os.truncate(weights, size - 1)
     with cache.hold("a", maker):
         assert weights.stat().st_size == size
+    assert maker.made == 2
+
+
+@pytest.mark.parametrize("name", [GRAPH_FILE, WEIGHTS_FILE, "model.json"])
+def test_a_graph_that_the_disk_has_changed_is_made_again(
+    tmp_path: Path, maker: Maker, name: str
+) -> None:
+    """One bit is another, in any of its files: nobody computes with it."""
+    cache = GraphCache(tmp_path / "graphs", MUCH)
+    with cache.hold("a", maker) as (folder, _):
+        whole = (folder / name).read_bytes()
+    spoilt = bytearray(whole)
+    spoilt[len(spoilt) // 2] ^= 1
+    (folder / name).write_bytes(spoilt)
+    with cache.hold("a", maker):
+        assert (folder / name).read_bytes() == whole
     assert maker.made == 2
 
 
