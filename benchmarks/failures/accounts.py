@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -110,7 +111,10 @@ def _export(cli: Command) -> tuple[dict[str, Counted], dict[str, int]]:
     with tempfile.TemporaryDirectory(prefix="ip-") as name:
         file = Path(name) / "usage.parquet"
         words = ("--format", "parquet", "--project", PROJECT, "--file", str(file))
-        if cli("usage", "export", "--since", "2d", *words, check=False).returncode:
+        # Clocks may have been ahead.
+        until = (datetime.now(UTC) + timedelta(days=3)).strftime("%Y-%m-%d")
+        times = ("--since", "2d", "--until", until)
+        if cli("usage", "export", *times, *words, check=False).returncode:
             return {}, {}  # metering is not back yet
         query = f"SELECT request_id, part, outcome, attempts, output_tokens FROM '{file}'"
         with duckdb.connect() as database:

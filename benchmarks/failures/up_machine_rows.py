@@ -15,7 +15,7 @@ from benchmarks.failures.up_mesh import WORKERS, UpMesh
 from tests.models import good
 
 _DAY = 25 * 3600  # seconds; into the next window of budgets
-_PUSHED = f"{TENSOR_ENDPOINT}@2"
+_PUSHED = "second@1"
 
 
 def disk_failures(disks: Disks) -> tuple[Failure[UpMesh], ...]:
@@ -67,7 +67,7 @@ def _cache(disks: Disks) -> Act[UpMesh]:
 
     def act(mesh: UpMesh, traffic: Traffic) -> None:
         cli = mesh.mesh.cli
-        deploy = ("deploy", _PUSHED, "--endpoint", "second")
+        deploy = ("deploy", _PUSHED)
         with disks.full("cache"):
             refused = cli(*deploy, check=False)
             assert refused.returncode, "a version was loaded from a full disk"
@@ -84,7 +84,7 @@ def _outbox(disks: Disks) -> Act[UpMesh]:
 
     def act(_: UpMesh, traffic: Traffic) -> None:
         def refused(outcomes: list[Outcome]) -> bool:
-            return sum("disk" in o.how.detail for o in outcomes) >= 100
+            return sum("No space left" in o.how.detail for o in outcomes) >= 100
 
         with disks.full("usage"):
             traffic.wait(refused, "a hundred calls were refused")

@@ -95,7 +95,7 @@ def _exchange(blob: Path) -> None:
 def _spoilt_cache(mesh: UpMesh, _: Traffic) -> None:
     """All that workers keep on their disk is spoilt, and one of them has to begin anew from there."""
     kept = mesh.mesh.state_dir / "cache"
-    models = [f for f in _files(kept) if f.suffix in {".onnx", ".gguf"}]
+    models = [f for f in _files(kept) if f.suffix in {".onnx", ".gguf", ".bin"}]
     assert models, list(_files(kept))
     for file in models:
         file.chmod(0o600)
