@@ -4,8 +4,8 @@
 # Built twice from the same sources on the same base, layers are the same: packages come by hash, compiled Python carries
 # no dates, every tree gets one date before it is copied, and final stages only copy.
 #
-# What the machine's index needs reaches the build as secrets (`pip`: a pip.conf, `authorities`: whom TLS trusts), and
-# is in no layer. Nothing is fetched but packages, locked by hash, and Debian's C++ compiler.
+# What the machine's mirrors need reaches the build as secrets (`pip`: a pip.conf, `apt`: an apt.conf, `authorities`: whom
+# TLS trusts), and is in no layer. Nothing is fetched but packages, locked by hash, and Debian's C++ compiler.
 ARG BASE=python:3.11-slim-bookworm
 ARG SOURCE_DATE_EPOCH=1767225600
 
@@ -96,6 +96,7 @@ RUN rm -rf .venv && python3 -m venv --without-pip .venv && deploy/images/make-ro
 
 FROM builder AS native
 RUN --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
+    --mount=type=secret,id=apt,target=/etc/apt/apt.conf.d/99machine \
     apt-get update -qq && apt-get install -y -qq --no-install-recommends g++ >/dev/null
 COPY services/__init__.py services/native_library.py services/
 COPY services/worker/llm/native services/worker/llm/native
@@ -290,6 +291,7 @@ COPY services services
 # The first use makes the environment and the generated code, and compiles what is in C++; the image below needs no
 # compiler then.
 RUN --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
+    --mount=type=secret,id=apt,target=/etc/apt/apt.conf.d/99machine \
     apt-get update -qq && apt-get install -y -qq --no-install-recommends g++ >/dev/null
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \

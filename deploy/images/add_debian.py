@@ -1,4 +1,4 @@
-"""Adds the base's Debian packages to the list of an image's Python packages: add_debian.py LIST.json DEBIAN.tsv IMAGE."""
+"""Adds the base's Debian packages to the list of an image's Python packages: add_debian.py LIST DEBIAN.tsv IMAGE."""
 
 import json
 import sys
