@@ -8,6 +8,8 @@
   their registrations; it is agents that lose them.
 - An empty list: nobody is taken off for it. ACLs that forbid reading look the same, and so does a catalogue lost.
 - The node of a worker's agent is down: that is the agent and not the worker; kept for the time of doubt.
+- An address is one process': who is only kept goes when another lives at its address, and of two that live there the
+  one that started last counts. Containers that are started again have the address of their dead.
 """
 
 import math
@@ -45,9 +47,10 @@ class ConsulRoster:
             self._doubt_ends = now + self._doubt
         self.was_heard = True
         listed = _best(entries)
-        known = {name: _Known(entry) for name, entry in listed.items() if _is_alive(entry)}
+        known = _alive(listed.values())
+        taken = {one.entry.worker.address for one in known.values()}
         for name, old in before.items():
-            if name in known:
+            if name in known or old.entry.worker.address in taken:
                 continue
             until = self._kept_until(old, listed.get(name), now, is_empty=not listed)
             if until > now:
@@ -99,6 +102,21 @@ class ConsulRoster:
 
 def _is_alive(entry: Entry) -> bool:
     return entry.renews and entry.node_is_well
+
+
+def _alive(entries: Iterable[Entry]) -> dict[str, _Known]:
+    """Who lives by Consul's word, one at each address: the one that started last."""
+    at: dict[str, Entry] = {}
+    for entry in entries:
+        if _is_alive(entry):
+            other = at.setdefault(entry.worker.address, entry)
+            if _started(entry) > _started(other):
+                at[entry.worker.address] = entry
+    return {entry.worker.name: _Known(entry) for entry in at.values()}
+
+
+def _started(entry: Entry) -> tuple[int, str]:
+    return entry.worker.start_time.ToNanoseconds(), entry.worker.name
 
 
 def _best(entries: Iterable[Entry]) -> dict[str, Entry]:

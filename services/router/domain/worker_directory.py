@@ -35,7 +35,13 @@ class WorkerDirectory:
             self._doubt_ends = now + self._lease
         if self._first_heard is None:
             self._first_heard = now
-        self._doubtful = {n: w for n, w in self._doubtful.items() if n not in self._confirmed}
+        # An address is one process': who lives there now is not the one that was known there before.
+        taken = {worker.address for worker in self._confirmed.values()}
+        self._doubtful = {
+            name: worker
+            for name, worker in self._doubtful.items()
+            if name not in self._confirmed and worker.address not in taken
+        }
 
     def lose(self) -> None:
         """Discovery is away: keep what is known until it is back."""

@@ -17,9 +17,11 @@ def entry(
     node: bool = True,
     draining: bool = False,
     sequence: int = 1,
-    address: str = "a:1",
+    address: str = "",
+    started: int = 0,
 ) -> Entry:
-    worker = worker_pb2.Worker(name=name, draining=draining, address=address)
+    worker = worker_pb2.Worker(name=name, draining=draining, address=address or f"{name}:1")
+    worker.start_time.seconds = started
     return Entry(worker=worker, sequence=sequence, lease=LEASE, renews=renews, node_is_well=node)
 
 
@@ -154,6 +156,20 @@ def test_newest_of_two_agents() -> None:
     for entries in ([old, new], [new, old]):
         assert heard(*entries).live(0)[0].draining
     assert not heard(old, entry("a", sequence=3, renews=False)).live(0)[0].draining
+
+
+def test_started_again_at_the_address_of_the_dead() -> None:
+    """Who is only kept goes when another lives at its address; of two that live there the younger counts."""
+    roster = heard(entry("old", address="h:1"), entry("b"))
+    roster.lose(10)
+    roster.hear([entry("new", address="h:1"), entry("b")], 100)
+    assert live(roster, 100) == ["b", "new"]
+    old, new = entry("z", address="h:1", started=1), entry("a", address="h:1", started=2)
+    assert live(heard(old, new), 0) == live(heard(new, old), 0) == ["a"]
+    roster.hear(
+        [entry("new", address="h:1"), entry("b"), entry("newer", address="h:1", started=3)], 101
+    )
+    assert live(roster, 101) == ["b", "newer"]
 
 
 @given(

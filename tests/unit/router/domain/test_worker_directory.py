@@ -68,3 +68,13 @@ def test_first_word_needs_no_grace() -> None:
     directory.hear([], now=10)
     assert directory.live(10) == ()
     assert directory.heard_for(12) == 2
+
+
+def test_kept_worker_goes_when_another_has_its_address() -> None:
+    """An address is one process': what was known of the one before must not lead calls to the next."""
+    directory = WorkerDirectory(lease=5)
+    directory.hear([A, B], now=0)
+    directory.lose()
+    again = Worker(name="workers/c", address=A.address)
+    directory.hear([again], now=10)
+    assert directory.live(11) == (B, again)
