@@ -5,9 +5,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -30,6 +30,7 @@ class Mesh:
     state_dir: Path
     address: str
     supervisor: int  # pid
+    variables: Mapping[str, str] = field(default_factory=dict)  # more of the environment
 
     @property
     def token(self) -> str:
@@ -57,7 +58,7 @@ class Mesh:
         """Start `inferplane ARGUMENTS` against this mesh."""
         return subprocess.Popen(
             [sys.executable, "-m", "services.cli", *arguments],
-            env=environment(self.state_dir, self.address),
+            env={**environment(self.state_dir, self.address), **self.variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -140,15 +141,17 @@ def environment(state_dir: Path, address: str) -> dict[str, str]:
 
 
 @contextmanager
-def running(state_dir: Path, *, workers: int = 2) -> Iterator[Mesh]:
+def running(
+    state_dir: Path, *, workers: int = 2, variables: Mapping[str, str] | None = None
+) -> Iterator[Mesh]:
     """`inferplane up --detach` in its own state directory and on a free port; stopped by `down` at the end."""
     port = free_port()
     address = f"127.0.0.1:{port}"
-    mesh = Mesh(state_dir, address, 0)
+    mesh = Mesh(state_dir, address, 0, variables or {})
     mesh.cli("up", "--detach", "--workers", str(workers), "--edge-port", str(port))
     pid = int(json.loads((state_dir / "run" / "processes.json").read_text())[0]["pid"])
     try:
-        yield Mesh(state_dir, address, pid)
+        yield replace(mesh, supervisor=pid)
     finally:
         mesh.cli("down")
 
