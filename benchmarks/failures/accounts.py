@@ -43,25 +43,30 @@ class Audit:
     double: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)  # counted otherwise than delivered
     outcomes: dict[str, int] = field(default_factory=dict)
+    accepted: tuple[int, int] | None = None  # by workers' second count: at least, at most
     ledger: str = ""  # what its verification said
     ledger_ok: bool = False
 
     @property
     def ok(self) -> bool:
+        if self.accepted and not self.accepted[0] <= self.attempts <= self.accepted[1]:
+            return False
         return self.ledger_ok and not (self.lost or self.double or self.wrong)
 
     def told(self) -> str:
         """For a person."""
         return (
             f"{self.calls} calls sent, {self.answered} answered; metering counts {self.requests} requests"
-            f" ({self.attempts} attempts; {self.outcomes}); lost: {len(self.lost)},"
+            f" ({self.attempts} attempts, workers accepted {self.accepted}; {self.outcomes}); lost: {len(self.lost)},"
             f" counted twice: {len(self.double)}, otherwise than delivered: {len(self.wrong)};"
             f" {self.ledger}"
         )
 
 
-def audit(cli: Command, outcomes: Sequence[Outcome]) -> Audit:
-    """Wait until all has arrived, then compare."""
+def audit(
+    cli: Command, outcomes: Sequence[Outcome], accepted: Callable[[], tuple[int, int]] | None = None
+) -> Audit:
+    """Wait until all has arrived, then compare; `accepted` is how many rows there must be at least and at most."""
     stored, twice = _settled(cli, {o.how.request_id for o in outcomes if o.ok})
     found = Audit(len(outcomes), sum(o.ok for o in outcomes), len(stored))
     found.attempts = sum(one.attempts for one in stored.values())
@@ -74,6 +79,7 @@ def audit(cli: Command, outcomes: Sequence[Outcome]) -> Audit:
         len(stored) > unheard
     ):  # of calls that heard nothing, not even an id, there may be a row each
         found.double.append(f"{len(stored)} requests of {unheard} calls: {list(stored)[:5]}")
+    found.accepted = accepted() if accepted else None
     verified = cli("ledger", "verify", check=False)
     said = (verified.stdout or verified.stderr).split("\n")[0]
     found.ledger, found.ledger_ok = " ".join(said.split()), verified.returncode == 0

@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.failures.environment import variable
+
 _MIB = 1024 * 1024
 _CHUNK = 64 * 1024
 _FILLER = "filler"
@@ -90,17 +92,8 @@ def own_clock(folder: Path) -> Iterator[Clock]:
     with ExitStack() as stack:
         given = {"LD_PRELOAD": str(library), "INFERPLANE_CLOCK_FILE": str(clock.file)}
         for name, value in given.items():
-            before = os.environ.get(name)
-            os.environ[name] = value
-            stack.callback(_restore, name, before)
+            stack.enter_context(variable(name, value))
         yield clock
-
-
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        del os.environ[name]
-    else:
-        os.environ[name] = value
 
 
 def can_jump() -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -15,13 +17,16 @@ from inferplane.router.v1 import router_service_pb2, router_service_pb2_grpc
 
 from benchmarks.failures.accounts import open_project
 from benchmarks.failures.calls import FACTOR, TENSOR_ENDPOINT, TEXT_ENDPOINT
-from tests.e2e.mesh import Mesh, eventually, running
+from benchmarks.failures.environment import variable
+from benchmarks.kill_matrix.verdict import read_audit
+from tests.e2e.mesh import ROOT, Mesh, eventually, running
 from tests.models import good
 from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
 
 WORKERS = 2
 SECONDS = 120.0  # until something is as it was
 _CALL = 5.0  # seconds that a question may take
+_AUDIT = ROOT / "benchmarks/kill_matrix/audit"
 VERSIONS = tuple(f"models/{name}/versions/1" for name in (TENSOR_ENDPOINT, TEXT_ENDPOINT))
 
 
@@ -31,10 +36,19 @@ class UpMesh:
 
     mesh: Mesh
     token: str
+    accepted: Path  # where workers keep a second count
+    kills: Counter[str] = field(default_factory=Counter)  # by program
 
     @property
     def address(self) -> str:
         return self.mesh.address
+
+    def rows_due(self) -> tuple[int, int]:
+        """How many rows there must be: one for each accepted request, and one more for each worker that was killed
+        between the two counts at most.
+        """
+        accepted = read_audit(self.accepted).accepted
+        return accepted, accepted + self.kills["worker"]
 
     def one(self, program: str) -> psutil.Process:
         """A process of a service, or Envoy's."""
@@ -47,7 +61,8 @@ class UpMesh:
     def kill(self, *programs: str) -> None:
         """`kill -9` of one process of each, and wait until all is as it was."""
         victims = [(program, self.one(program)) for program in programs]
-        for _, victim in victims:
+        for program, victim in victims:
+            self.kills[program] += 1
             with suppress(psutil.NoSuchProcess):
                 victim.kill()
         for program, victim in victims:
@@ -91,11 +106,27 @@ class UpMesh:
 def up(folder: Path) -> Iterator[UpMesh]:
     """The mesh; everything well."""
     folder.joinpath("models").mkdir()
-    with running(folder / "state", workers=WORKERS) as mesh:
+    accepted = folder / "accepted.log"
+    accepted.touch()
+    with _second_count(accepted), running(folder / "state", workers=WORKERS) as mesh:
         deploy(mesh, folder / "models")
-        made = UpMesh(mesh, open_project(mesh.cli))
+        made = UpMesh(mesh, open_project(mesh.cli), accepted)
         made.well()
         yield made
+
+
+@contextmanager
+def _second_count(accepted: Path) -> Iterator[None]:
+    """Within, workers that start note what they accept, as for the matrix of kills."""
+    paths = (_AUDIT, ROOT, ROOT / "generated")
+    given = {
+        "KILL_MATRIX_AUDIT": str(accepted),
+        "PYTHONPATH": os.pathsep.join(str(path) for path in paths),
+    }
+    with ExitStack() as stack:
+        for name, value in given.items():
+            stack.enter_context(variable(name, value))
+        yield
 
 
 def deploy(mesh: Mesh, folder: Path) -> None:
