@@ -1,11 +1,11 @@
-"""A network that delays and loses what a process sends; only root may do that to one."""
+"""A network that delays and loses what a process sends, or all of it; only root may do that to one."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 _PROGRAM = Path(__file__).with_name("packets.py")
@@ -36,3 +36,15 @@ def bad_network(pid: int, *, delay: float, loss: float) -> Iterator[None]:
                 subprocess.run([*inside, "iptables", "-w", "-D", *_RULE], check=True)
         finally:
             running.terminate()
+
+
+@contextmanager
+def no_network(pid: int) -> Iterator[None]:
+    """Within, no packet enters or leaves the network namespace of a process, and nobody is told so."""
+    inside = ("nsenter", f"--net=/proc/{pid}/ns/net", "iptables", "-w")
+    rules = (("INPUT", "!", "-i", "lo", "-j", "DROP"), ("OUTPUT", "!", "-o", "lo", "-j", "DROP"))
+    with ExitStack() as stack:
+        for rule in rules:
+            subprocess.run([*inside, "-I", *rule], check=True)
+            stack.callback(subprocess.run, [*inside, "-D", *rule], check=True)
+        yield

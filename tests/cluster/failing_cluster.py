@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.failures.network import bad_network
+from benchmarks.failures.network import bad_network, no_network
 from tests.e2e.mesh import ROOT, eventually
 
 SECONDS = 120.0  # until something is as it was
@@ -111,7 +111,13 @@ class FailingCluster:
 
     @contextmanager
     def cut_off(self, victim: Container) -> Iterator[None]:
-        """Within, it is in no network."""
+        """Within, no packet reaches it and none of its own gets anywhere, and nobody is told so."""
+        with no_network(victim.pid):
+            yield
+
+    @contextmanager
+    def moved(self, victim: Container) -> Iterator[None]:
+        """Within, it is in no network; afterwards it has another address in it."""
         network = f"{self.project}_mesh"
         _docker("network", "disconnect", network, victim.ident)
         try:

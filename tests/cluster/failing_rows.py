@@ -51,6 +51,10 @@ def _cut_off(cluster: FailingCluster, victim: Container) -> AbstractContextManag
     return cluster.cut_off(victim)
 
 
+def _moved(cluster: FailingCluster, victim: Container) -> AbstractContextManager[None]:
+    return cluster.moved(victim)
+
+
 def _bad_network(cluster: FailingCluster, victim: Container) -> AbstractContextManager[None]:
     return cluster.bad_network(victim, delay=0.03, loss=0.02)
 
@@ -128,6 +132,7 @@ ROWS = (
     Row("registry: the active one cut off", Promise.NOTHING, _active_cut_off),
     Row("metering: kill -9", Promise.NOTHING, _crashed("metering")),
     Row("metering: frozen", Promise.NOTHING, _held("metering", _frozen)),
+    Row("metering: out of the network, back elsewhere", Promise.NOTHING, _held("metering", _moved)),
     Row("both metering: kill -9", Promise.NOTHING, _both_crashed("metering")),
     Row("Consul: kill -9", Promise.NOTHING, _crashed("consul")),
     Row("Postgres: kill -9", Promise.NOTHING, _crashed("postgres")),
