@@ -37,6 +37,8 @@ _SEVERAL = json.dumps(
         ],
     }
 )
+# A peer that hangs keeps its share of the calls until its connection is given up.
+_SEVERAL_KEEPALIVE = [("grpc.keepalive_time_ms", 2_000), ("grpc.keepalive_timeout_ms", 3_000)]
 
 
 def options(max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> list[tuple[str, int]]:
@@ -119,7 +121,11 @@ class PeersChannel(RenewedChannel):
         chosen: Sequence[tuple[str, int]],
     ) -> None:
         """`first` is whom calls complain of while no peer is found."""
-        spread: list[tuple[str, str | int]] = [*chosen, ("grpc.service_config", _SEVERAL)]
+        spread: list[tuple[str, str | int]] = [
+            *(option for option in chosen if "keepalive" not in option[0]),
+            *_SEVERAL_KEEPALIVE,
+            ("grpc.service_config", _SEVERAL),
+        ]
         self._found = found
 
         def make() -> grpc.aio.Channel:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import dataclass
 from typing import NoReturn
 
 from services.cli.adapters.mesh import environment_for_services, service_variables
@@ -10,21 +11,30 @@ from services.rpc import names
 from services.rpc.address import free_port
 
 
-def become_worker(
-    state: StateDirectory, *, pool: str, drain_seconds: float, log_level: str
-) -> NoReturn:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """What the worker was asked to be."""
+
+    pool: str
+    zone: str  # empty: nowhere in particular
+    drain_seconds: float
+    log_level: str
+
+
+def become_worker(state: StateDirectory, settings: WorkerSettings) -> NoReturn:
     """Replace this process by a worker, so that signals and exit code are its own."""
-    names.check_id("--pool", pool)
+    names.check_id("--pool", settings.pool)
     services = state.services()
     socket = state.sockets / f"worker-x-{os.getpid()}.sock"
     environment = environment_for_services(
         **service_variables(services, state.path),
         worker_address=f"unix:{socket}",
-        pool=pool,
+        pool=settings.pool,
+        zone=settings.zone,
         metrics_address=f"127.0.0.1:{free_port()}",
-        drain_seconds=f"{drain_seconds:g}",
+        drain_seconds=f"{settings.drain_seconds:g}",
         log_style="console" if sys.stderr.isatty() else "json",
-        log_level=log_level,
+        log_level=settings.log_level,
     )
     command = [sys.executable, "-m", "services.worker"]
     os.execve(command[0], command, environment)  # noqa: S606 - no shell is meant

@@ -15,9 +15,15 @@ from services.cli.adapters.state_directory import Services, StateDirectory
 from services.cli.drivers.child import Child, ChildSpec, Start
 from services.rpc import address as addresses
 from services.rpc.address import Address, free_port, is_free
-from services.rpc.settings import PREFIX, environment_for_children
+from services.rpc.settings import PREFIX, Settings, environment_for_children, load
 
 _ENVOY_HEAP = 2 * 1024 * 1024 * 1024  # bytes
+
+
+class _Place(Settings):
+    """Where this machine is; its workers read the same variable."""
+
+    zone: str = ""
 
 
 def cores() -> int:
@@ -149,7 +155,7 @@ class Mesh:
             "node_id": json.dumps(f"edge-{os.getpid()}"),
             "admin_address": envoy.address_value(self.admin),
             "metrics_address": envoy.address_value(metrics),
-            "zone": '""',
+            "zone": json.dumps(load(_Place).zone),
             **envoy.router_values([addresses.parse(self.services.router)]),
             "router_tls": "null",  # a socket's folder guards it
             "max_heap_bytes": str(heap),

@@ -15,6 +15,7 @@ from services.cli.commands.options import (
     OutputOption,
     PoolOption,
     StateDirOption,
+    ZoneOption,
     state_directory,
     terminal,
 )
@@ -181,6 +182,7 @@ def down(
 def worker(
     *,
     pool: PoolOption = "default",
+    zone: ZoneOption = "",
     state_dir: StateDirOption = None,
     drain_seconds: _DrainSeconds = 30,
     log_level: LogLevelOption = LogLevel.INFO,
@@ -189,11 +191,12 @@ def worker(
 
     Ctrl-C drains it: routes move away from it first, then it ends.
     """
-    from services.cli.adapters.extra_worker import become_worker
+    from services.cli.adapters.extra_worker import WorkerSettings, become_worker
 
-    become_worker(
-        state_directory(state_dir), pool=pool, drain_seconds=drain_seconds, log_level=log_level
+    settings = WorkerSettings(
+        pool=pool, zone=zone, drain_seconds=drain_seconds, log_level=log_level
     )
+    become_worker(state_directory(state_dir), settings)
 
 
 @app.command(rich_help_panel=RUN_PANEL)

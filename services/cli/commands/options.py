@@ -83,6 +83,16 @@ PoolOption = Annotated[
     str,
     typer.Option("--pool", envvar="INFERPLANE_POOL", metavar="POOL", help="Pool of workers."),
 ]
+ZoneOption = Annotated[
+    str,
+    typer.Option(
+        "--zone",
+        envvar="INFERPLANE_ZONE",
+        metavar="ZONE",
+        help="Where it is: edges of the same zone prefer it.",
+        show_default="none",
+    ),
+]
 LogLevelOption = Annotated[
     LogLevel,
     typer.Option("--log-level", envvar="INFERPLANE_LOG_LEVEL", help="Least level in the logs."),

@@ -14,12 +14,16 @@ _log = structlog.get_logger(__name__)
 
 _SECONDS = 5.0  # usually it takes milliseconds
 _LOOK_EVERY = 0.02
+# Asked one after the other of several routers, so many times: each knows the Envoys that it has told itself.
+_ROUTERS = 4
 
 
 class RouterRoutes:
     """EdgeRoutes over RouterService."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, *, several: bool = False) -> None:
+        """`several`: the channel's calls go to several routers in turn."""
+        self._looks = _ROUTERS if several else 1
         self._stub = router_service_pb2_grpc.RouterServiceStub(channel)
 
     async def wait_routed(self, endpoint: EndpointName, version: VersionName) -> None:
@@ -41,9 +45,10 @@ class RouterRoutes:
             )
 
     async def _look(self, endpoint: EndpointName, version: VersionName) -> None:
-        status = await self._stub.GetStatus(pb.GetStatusRequest(), timeout=_SECONDS)
-        if status.envoys and not is_routed(status, endpoint, version):
-            raise _NotYetError
+        for _ in range(self._looks):
+            status = await self._stub.GetStatus(pb.GetStatusRequest(), timeout=_SECONDS)
+            if status.envoys and not is_routed(status, endpoint, version):
+                raise _NotYetError
 
 
 class _NotYetError(Exception):

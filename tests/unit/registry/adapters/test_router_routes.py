@@ -1,7 +1,8 @@
 """The router asked whether a version is routed, behind its real protocol."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from services.registry.adapters.router_routes import RouterRoutes, is_routed
 from services.rpc.channel import connect
 from services.rpc.names import EndpointName, VersionName
 from services.rpc.server import RpcServer
+from services.rpc.tls import PLAIN
 
 E, V1 = EndpointName("m"), VersionName("m", "1")
 
@@ -83,6 +85,27 @@ async def test_without_an_envoy_there_is_nothing_to_wait_for() -> None:
     async with routes(router) as asked:
         await asked.wait_routed(E, V1)
     assert router.asked == 1
+
+
+async def test_several_routers_are_all_asked() -> None:
+    """The router that answers first may have no Envoy, while another's has not acknowledged yet."""
+    one, other = Router([pb.GetStatusResponse()]), Router([status(in_sync=False)] * 3 + [status()])
+    async with AsyncExitStack() as stack:
+        addresses = []
+        for router in (one, other):
+            server = RpcServer(address="127.0.0.1:0", max_message_bytes=1 << 20)
+            router_service_pb2_grpc.add_RouterServiceServicer_to_server(router, server.grpc)
+            addresses.append(await server.start([]))
+            await server.set_health("", serving=True)
+            stack.push_async_callback(server.stop, 0)
+        channel = await stack.enter_async_context(connect(",".join(addresses), security=PLAIN))
+        async with asyncio.timeout(60):
+            while not (one.asked and other.asked):  # both are known
+                await router_service_pb2_grpc.RouterServiceStub(channel).GetStatus(
+                    pb.GetStatusRequest()
+                )
+        await RouterRoutes(channel, several=True).wait_routed(E, V1)
+    assert other.asked >= 4
 
 
 async def test_a_router_that_is_away_holds_nobody_up() -> None:
