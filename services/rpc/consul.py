@@ -180,10 +180,11 @@ class Consul:
         return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
 
     def _headers(self) -> dict[str, str]:
+        headers = {"Accept-Encoding": "identity"}  # packed workers don't become smaller
         file = self.access.token_file
         if file is None:
-            return {}
+            return headers
         try:
-            return {"X-Consul-Token": file.read_text("ascii").strip()}
+            return {**headers, "X-Consul-Token": file.read_text("ascii").strip()}
         except (OSError, UnicodeDecodeError) as error:
             raise ConsulError(f"{file} can't be read as a token: {error}") from error

@@ -21,6 +21,7 @@ _log = structlog.get_logger(__name__)
 _PATH = f"health/service/{SERVICE}"
 _OLDEST = 600.0  # seconds without a leader, for a server's list to begin with
 _BUSY_SECONDS = 0.1  # between two questions, whatever is answered
+_LARGE_BYTES = 256 * 1024  # of an answer; larger ones are asked for more rarely
 _LONGEST_PAUSE = 2.0  # seconds
 
 
@@ -111,7 +112,8 @@ class ConsulWatch:
             index = next_index(index, answer.index)
             dull = dull + 1 if was_quick and (index == 0 or not is_news) else 0
             # Agents that answer at once without news must not be asked at once again; news may come together.
-            pause = min(_BUSY_SECONDS * 2**dull, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+            busy = _BUSY_SECONDS * max(1.0, len(answer.body) / _LARGE_BYTES)
+            pause = min(busy * 2**dull, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
             await asyncio.sleep(max(0.0, pause - (self._clock.monotonic() - began)))
 
     async def _ask(self, index: int) -> Answer:
