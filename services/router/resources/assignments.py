@@ -64,6 +64,7 @@ def _of_zone(name: str, tiered: Tiers, known: tuple[tuple[str, str], ...], zone:
     return Resource.of(Kind.ASSIGNMENT, name, wire.serialized(message), zone=zone)
 
 
+@lru_cache(_CACHED)
 def _host(address: str) -> dict[str, Any]:
     host: dict[str, Any] = {"endpoint": {"address": wire.socket(address)}}
     if addresses.parse(address).path is None:
