@@ -14,73 +14,89 @@ ARG SOURCE_DATE_EPOCH
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_CERT=/etc/ssl/certs/ca-certificates.crt PYTHONDONTWRITEBYTECODE=1
 WORKDIR /opt/inferplane
 RUN python3 -m venv .venv
+COPY deploy/images/install-layer deploy/images/settle deploy/images/
+
+# Layers of packages. A list for each first, so that a new version of one package makes only its own layer anew.
+
+FROM ${BASE} AS lists
+WORKDIR /work
 COPY tools/__init__.py tools/image_packages.py tools/
 COPY lock/runtime.txt lock/
-COPY deploy/images/packages.toml deploy/images/install-layer deploy/images/settle deploy/images/
-
-# Layers of packages
+COPY deploy/images/packages.toml deploy/images/
+RUN python3 -m tools.image_packages /lists
 
 FROM builder AS layer-common
+COPY --from=lists /lists/common.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer common
 
 FROM builder AS layer-router
+COPY --from=lists /lists/router.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer router
 
 FROM builder AS layer-edge
+COPY --from=lists /lists/edge.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer edge
 
 FROM builder AS layer-sql
+COPY --from=lists /lists/sql.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer sql
 
 FROM builder AS layer-registry
+COPY --from=lists /lists/registry.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer registry
 
 FROM builder AS layer-metering
+COPY --from=lists /lists/metering.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer metering
 
 FROM builder AS layer-worker
+COPY --from=lists /lists/worker.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer worker
 
 FROM builder AS layer-cli
+COPY --from=lists /lists/cli.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer cli
 
 FROM builder AS layer-backup
+COPY --from=lists /lists/backup.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer backup
 
 FROM builder AS layer-building
+COPY --from=lists /lists/building.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \
     deploy/images/install-layer building
 
 FROM builder AS layer-training
+COPY --from=lists /lists/training.txt /lists/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=authorities,target=/etc/ssl/certs/ca-certificates.crt \
     --mount=type=cache,target=/root/.cache/pip \

@@ -1,4 +1,4 @@
-"""The packages of one layer of an image, as a part of lock/runtime.txt that pip installs by itself.
+"""The packages of the layers of images, each as a part of lock/runtime.txt that pip installs by itself.
 
 Runs inside image builds before anything is installed, so it uses the standard library alone.
 """
@@ -17,7 +17,7 @@ LOCK = _ROOT / "lock" / "runtime.txt"
 LAYERS = _ROOT / "deploy" / "images" / "packages.toml"
 
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==")
-_REASON = re.compile(r"^    #(?: via)?\s+([A-Za-z0-9._-]+)(?:\[[^\]]*\])?(?: \(.*\))?\s*$")
+_REASON = re.compile(r"^    #(?: via)? +(?!via$)([A-Za-z0-9._-]+)(?:\[[^\]]*\])?(?: \(.*\))?\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +97,18 @@ def requirements(layer: str, layers: Mapping[str, Any], locked: Sequence[Pin]) -
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the requirements of one layer."""
+    """Writes the requirements of each layer to a file of its name."""
     parser = argparse.ArgumentParser(prog="image_packages", description=__doc__)
-    parser.add_argument("layer")
-    layer = parser.parse_args(arguments).layer
+    parser.add_argument("folder", type=Path, help="gets LAYER.txt for each layer")
+    folder = parser.parse_args(arguments).folder
+    folder.mkdir(parents=True, exist_ok=True)
+    layers, locked = tomllib.loads(LAYERS.read_text()), pins(LOCK.read_text())
     try:
-        text = requirements(layer, tomllib.loads(LAYERS.read_text()), pins(LOCK.read_text()))
+        for layer in layers:
+            (folder / f"{layer}.txt").write_text(requirements(layer, layers, locked))
     except UnknownNameError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(text)
     return 0
 
 
