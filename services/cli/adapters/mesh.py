@@ -163,9 +163,13 @@ class Mesh:
 
 
 def environment_for_services(**variables: str) -> dict[str, str]:
-    """The environment of a service: without the key of whoever started it, which is no service's to have."""
+    """The environment of a service: without the key of whoever started it, which is no service's to have.
+
+    Nor is it told where it is reached: here each is where it listens.
+    """
     environment = environment_for_children(**variables)
-    environment.pop(f"{PREFIX}API_KEY", None)
+    for name in ("API_KEY", "ADVERTISED_ADDRESS"):
+        environment.pop(f"{PREFIX}{name}", None)
     return environment
 
 
