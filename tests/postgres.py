@@ -160,6 +160,11 @@ class PostgresServer:
             else:
                 return
 
+    def give(self, folder: Path) -> None:
+        """Make a folder the server's own."""
+        if self._user is not None:
+            shutil.chown(folder, self._user)
+
     def stop(self) -> None:
         """Stop it at once: connections end, what was committed is there when it starts again."""
         if self._process is not None and self._process.stdin is not None:
@@ -197,12 +202,15 @@ class Databases:
     admin: str  # URL of a database whose user may create others
 
     @contextmanager
-    def fresh(self) -> Iterator[str]:
-        """The URL of an empty database, which is gone afterwards with all connections to it."""
+    def fresh(self, options: str = "STRATEGY file_copy") -> Iterator[str]:
+        """The URL of an empty database, which is gone afterwards with all connections to it.
+
+        Args:
+            options: of CREATE DATABASE. The newer way of copying goes through the log, and takes five times as long.
+        """
         name = f"test_{os.getpid()}_{next(_numbers)}"
         with psycopg.connect(self.admin, autocommit=True) as connection:
-            # The newer way copies through the log, which takes five times as long.
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 {options}")
         try:
             url = sa.make_url(self.admin).set(database=name)
             yield url.render_as_string(hide_password=False)

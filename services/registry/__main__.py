@@ -59,6 +59,7 @@ from services.registry.servicers.watch_service import WatchService
 from services.registry.servicers.worker_messages import read_worker
 from services.registry.settings import RegistrySettings
 from services.rpc import peers
+from services.rpc.address import are_several
 from services.rpc.channel import connect
 from services.rpc.clock import Clock, SystemClock
 from services.rpc.errors import InferplaneError, UnavailableError
@@ -71,6 +72,7 @@ from services.rpc.tls import Security
 
 _log = structlog.get_logger(__name__)
 
+_SUPERSEDED_SECONDS = 1.0  # for calls to be told that another process serves
 _LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what chunks, pages and watch responses need
 # Who may call over TLS; workers no more than what they need.
 _CALLERS = frozenset({PeerKind.EDGE, PeerKind.SERVICE})
@@ -109,7 +111,7 @@ async def open_routes(
         yield None
         return
     async with connect(settings.router_address, security=security) as channel:
-        yield RouterRoutes(channel)
+        yield RouterRoutes(channel, several=are_several(settings.router_address))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,8 @@ async def serve(
             if parts.tenure.sole or await _unless(stop, _begin(parts)):
                 superseded = await _serve_tenure(server, parts, guard, stop)
         finally:
-            await server.stop(0.0 if superseded else settings.drain_seconds)
+            grace = _SUPERSEDED_SECONDS if superseded else settings.drain_seconds
+            await server.stop(min(grace, settings.drain_seconds))
     if superseded:
         raise UnavailableError(
             "another registry has taken over, or the database can't be reached; this process ends, and"
@@ -291,7 +294,8 @@ async def _serve_tenure(
             background.create_task(parts.store.follow()),
         ]
         await doubt(doubtful=False)
-        await _unless(stop, parts.tenure.over(doubt))
+        if await _unless(stop, parts.tenure.over(doubt)):
+            guard.serving = False
         for task in tasks:
             task.cancel()
         # Watches would run for ever; ended first, they don't hold up the drain.

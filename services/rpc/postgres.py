@@ -219,7 +219,8 @@ def is_lost(error: BaseException) -> bool:
 
 
 def _may_run_again(error: BaseException) -> bool:
-    return isinstance(error, DBAPIError) and (is_lost(error) or sqlstate(error) in _AGAIN)
+    known = isinstance(error, DBAPIError | psycopg.OperationalError)
+    return known and (is_lost(error) or sqlstate(error) in _AGAIN)
 
 
 async def retried(attempt: Callable[[], Awaitable[T]]) -> T:
