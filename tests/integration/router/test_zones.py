@@ -40,11 +40,7 @@ async def zoned(folder: Path) -> AsyncIterator[tuple[EdgeUnderTest, dict[str, An
         for name in ("a1", "a2", "b1", "b2"):
             processes[name] = await started(folder, name)
         edge.set_endpoint(Endpoint(name=DIGITS, targets=(Target(V1, 1),)))
-        addresses = {name: f"unix:{folder}/{name}.sock" for name in processes}
-        edge.set_workers(
-            {address: {V1} for address in addresses.values()},
-            zones={address: name[0] for name, address in addresses.items()},
-        )
+        tell(edge, *processes)
         await edge.in_sync()
         yield edge, processes
     finally:
@@ -53,6 +49,15 @@ async def zoned(folder: Path) -> AsyncIterator[tuple[EdgeUnderTest, dict[str, An
                 process.kill()
             await process.wait()
         await edge.stop()
+
+
+def tell(edge: EdgeUnderTest, *names: str) -> None:
+    """These workers have leases."""
+    addresses = {name: f"unix:{edge.folder}/{name}.sock" for name in names}
+    edge.set_workers(
+        {address: {V1} for address in addresses.values()},
+        zones={address: name[0] for name, address in addresses.items()},
+    )
 
 
 async def started(folder: Path, name: str) -> Any:
@@ -77,12 +82,17 @@ async def kill(process: Any) -> None:
     await process.wait()
 
 
-async def shares(outcome: Outcome, count: int = 300) -> Counter[str]:
-    """Which zones answered the next calls."""
+async def workers(outcome: Outcome, count: int = 300) -> Counter[str]:
+    """Which workers answered the next calls."""
     before = Counter(outcome.answers)
     await outcome.more(count)
+    return outcome.answers - before
+
+
+async def shares(outcome: Outcome, count: int = 300) -> Counter[str]:
+    """Which zones did."""
     found: Counter[str] = Counter()
-    for name, answers in (outcome.answers - before).items():
+    for name, answers in (await workers(outcome, count)).items():
         found[name[0]] += answers
     return found
 
@@ -100,12 +110,18 @@ async def test_a_zone_is_lost_and_comes_back(folder: Path) -> None:
             await until(lambda: outcome.answers["b1"] + outcome.answers["b2"] > 20, _SECONDS)
             told["half is lost"] = half = await shares(outcome)
             assert 0.3 < half["b"] / half.total() < 0.7
+            tell(edge, "a2", "b1", "b2")
+            await edge.in_sync()
+            await outcome.more(20)
+            told["its lease is over"] = rest = await workers(outcome)
+            assert (len(rest), 0.3 < rest["a2"] / rest.total() < 0.7) == (2, True)
             await kill(processes["a2"])
             await outcome.more(100)
             told["all is lost"] = await shares(outcome)
             assert set(told["all is lost"]) == {"b"}
             for name in ("a1", "a2"):
                 processes[name] = await started(folder, name)
+            tell(edge, *processes)
             async with asyncio.timeout(_SECONDS):
                 while set(found := await shares(outcome, 100)) != {"a"}:
                     pass
