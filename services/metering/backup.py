@@ -86,6 +86,7 @@ class MeteringPart:
                 "problems": found.problem_count,
             },
             "damaged": _told(found),
+            "gone": [],
         }
 
     def verify(self, place: BackupPlace, told: Mapping[str, Any]) -> Sequence[str]:

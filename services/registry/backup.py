@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.registry.adapters.blob_copies import check_blob, copy_blob
+from services.registry.adapters.blob_copies import check_blob, copy_blob, path_in
 from services.registry.adapters.schema import migrate
 from services.registry.adapters.tables import blob_uses, changes, log_bounds, metadata, resources
 from services.registry.domain.model import BlobId, VersionState
@@ -52,21 +52,21 @@ class RegistryPart:
     def create(self, place: BackupPlace) -> Mapping[str, Any]:
         copy = place.folder / _DATABASE
         added: list[BlobId] = []
-        damaged: dict[BlobId, str] = {}
+        lost: dict[BlobId, str] = {}
         for _ in range(_MOST_LOOKS):
             copy.unlink(missing_ok=True)
             self.save(copy)
             wanted = _contents(copy)
-            known, damaged = damaged, {}
-            for blob in wanted:
+            known, lost = lost, {}
+            for blob, versions in wanted.items():
                 try:
                     if copy_blob(self._blobs, place.artifacts, blob):
                         added.append(blob)
                 except (OSError, DataLossError) as error:
                     if isinstance(error, OSError) and error.errno not in _LOST:
                         raise
-                    damaged[blob] = _lost(blob, wanted[blob], error)
-            if damaged.keys() <= known.keys():
+                    lost[blob] = _lost(blob, versions, error)
+            if lost.keys() <= known.keys():
                 break  # nothing is missing, or what two copies name: no deletion is behind that
         return {
             "engine": self._store.engine,
@@ -76,7 +76,13 @@ class RegistryPart:
                 {"sha256": blob.sha256, "size_bytes": blob.size_bytes} for blob in sorted(wanted)
             ],
             "added": {"count": len(added), "bytes": sum(blob.size_bytes for blob in added)},
-            "damaged": sorted(damaged.values()),
+            "damaged": sorted(lost.values()),
+            "gone": [
+                f"content {blob.sha256} of {', '.join(wanted[blob])} is gone where it was;"
+                " the repository has it from an earlier backup"
+                for blob in sorted(wanted.keys() - lost.keys())
+                if not path_in(self._blobs, blob).exists()
+            ],
         }
 
     def save(self, target: Path) -> None:

@@ -44,6 +44,8 @@ def show_created(screen: Terminal, backup: Backup) -> None:
     screen.table([], [[label, value] for label, value in fields.items()])
     for text in manifest.damaged:
         screen.result(f"DAMAGED {text}")
+    for text in manifest.gone:
+        screen.result(f"GONE {text}")
 
 
 def show_verified(screen: Terminal, backup: Backup, problems: list[str]) -> None:
@@ -89,6 +91,7 @@ def _as_json(backup: Backup) -> dict[str, Any]:
         "added": registry["added"],
         "secrets": manifest.has_secrets,
         "damaged": manifest.damaged,
+        "gone": manifest.gone,
     }
 
 

@@ -103,7 +103,7 @@ def create(
         parts = _parts(place, state_dir, store_url, store_password_file)
         made = backup.create(place, parts, screen, secrets=secrets)
     backup_view.show_created(screen, made)
-    return ExitCode.FAILED if made.manifest.damaged else ExitCode.OK
+    return ExitCode.FAILED if made.manifest.damaged or made.manifest.gone else ExitCode.OK
 
 
 @app.command("list")

@@ -42,6 +42,11 @@ class Manifest:
         """What was lost or wrong already when it was made."""
         return [text for part in self.parts.values() for text in part["damaged"]]
 
+    @property
+    def gone(self) -> list[str]:
+        """What was lost where it was, and is in the repository all the same."""
+        return [text for part in self.parts.values() for text in part["gone"]]
+
     def encoded(self) -> bytes:
         """As it is written."""
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode() + b"\n"

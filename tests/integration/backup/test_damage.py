@@ -150,6 +150,19 @@ def test_what_was_lost_before_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "target" / "registry" / "registry.db").exists()
 
 
+def test_what_an_earlier_backup_still_has_is_told_too(
+    made: tuple[Path, Path], repository: BackupRepository, tmp_path: Path
+) -> None:
+    """An artifact that is gone where it was, but in the repository: the backup is whole, and its owner is told."""
+    state = Path(shutil.copytree(made[0], tmp_path / "state"))
+    _artifact(state / "registry" / "registry.blobs").unlink()
+    manifest = _create(repository, state).manifest
+    assert manifest.damaged == []
+    (told,) = manifest.gone
+    assert f"content {_SHA256} of {_VERSION} is gone" in told
+    assert _verify(repository) == []
+
+
 def test_a_version_that_is_deleted_meanwhile_is_not_in_it(tmp_path: Path) -> None:
     """Its content is gone when its turn comes: the database is copied again, and nothing is damaged."""
     state, repository = _a_state(tmp_path / "state"), BackupRepository(tmp_path / "repository")
