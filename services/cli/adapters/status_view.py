@@ -31,6 +31,7 @@ def render(status: Status) -> RenderableType:
         _versions(status.placements),
         *_engines(status.workers),
         _workers(status.workers),
+        *_untold(status.workers),
         *_usage(status),
     ]
     return Group(*parts)
@@ -165,6 +166,15 @@ def _workers(workers: list[worker_pb2.Worker]) -> RenderableType:
             Text(worker.address),
         )
     return table if workers else Text("no worker is live; inferplane worker runs one", style="red")
+
+
+def _untold(workers: list[worker_pb2.Worker]) -> list[RenderableType]:
+    """What workers can't tell discovery: nobody is routed to it."""
+    return [
+        Text(f"{short(worker.name)} does not tell {worker.untold}", style="red")
+        for worker in workers
+        if worker.untold
+    ]
 
 
 def _in_flight(worker: worker_pb2.Worker) -> str:

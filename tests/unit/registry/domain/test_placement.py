@@ -39,3 +39,10 @@ def test_how_a_worker_runs_it_is_told() -> None:
     ready = replace(ready, versions=(replace(ready.versions[0], execution=execution),))
     status = placement_status(placement().name, [ready, worker("w2")])
     assert [s.execution for s in status.workers] == [execution, None]
+
+
+def test_why_a_worker_says_nothing() -> None:
+    """A worker that can't tell discovery of all its versions says so where one is missing."""
+    full = replace(worker("w1"), untold="9 of 99 versions")
+    (status,) = placement_status(placement().name, [full]).workers
+    assert (status.state, status.reason) == (LoadState.PENDING, "9 of 99 versions")
