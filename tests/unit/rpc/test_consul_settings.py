@@ -25,15 +25,9 @@ def test_agents(value: str, urls: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "",
-        "consul:8500",
-        "ftp://a:1",
-        "http://",
-        "http://a:99999",
-        "http://a/v1",
-        "http://a,,http://b",
-    ]
-    + ["http://u:p@a", "http://a?x=1"],
+        *("", "consul:8500", "ftp://a:1", "http://", "http://a:99999", "http://a/v1"),
+        *("http://a,,http://b", "http://u:p@a", "http://a?x=1"),
+    ],
 )
 def test_odd_agents(value: str) -> None:
     """Anything else ends the process with the variable, the part and what is allowed."""
