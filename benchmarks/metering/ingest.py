@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -30,8 +31,24 @@ _COLUMNS = (
 )
 
 
-async def ingest(rows: int, size: int, workers: int, keys: int) -> None:
-    """Measure both and print them."""
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What is sent."""
+
+    rows: int
+    size: int  # rows of a batch
+    workers: int
+    keys: int
+
+
+async def ingest(amount: Amount, store_url: str) -> None:
+    """Measure both and print them.
+
+    Args:
+        amount: of rows.
+        store_url: of Postgres; empty: SQLite.
+    """
+    rows, size, workers, keys = amount.rows, amount.size, amount.workers, amount.keys
     batches = [
         [
             worker.batch(size, index * size * workers / rows)
@@ -42,7 +59,7 @@ async def ingest(rows: int, size: int, workers: int, keys: int) -> None:
     total = sum(len(own) for own in batches) * size
     with tempfile.TemporaryDirectory(prefix="ip-") as folder:
         bare = _bare(Path(folder) / "bare.db", batches)
-        async with MeteringProcess(Path(folder)) as process:
+        async with MeteringProcess(Path(folder), store_url) as process:
             await process.prices()
             before = process.cpu_seconds()
             began = time.perf_counter()
@@ -51,15 +68,14 @@ async def ingest(rows: int, size: int, workers: int, keys: int) -> None:
                     tasks.create_task(_send(process.channel, own))
             seconds = time.perf_counter() - began
             cpu = process.cpu_seconds() - before
-            size_bytes = process.database.stat().st_size
+            size_bytes = process.database.stat().st_size if not store_url else 0
             report = await process.verify()
     per_minute = total / seconds * 60
     print(f"machine: {psutil.cpu_count()} cores, load {psutil.getloadavg()[0]:.1f}")
     print(f"rows {total}, batches of {size}, {workers} workers, {keys} keys")
     print(f"metering: {total / seconds:,.0f} rows/s = {per_minute / 1e6:.2f} million a minute")
-    print(
-        f"          {cpu / total * 1e6:.1f} us of CPU a row, {size_bytes / total:.0f} bytes a row"
-    )
+    beside = f", {size_bytes / total:.0f} bytes a row" if size_bytes else ", Postgres's aside"
+    print(f"          {cpu / total * 1e6:.1f} us of CPU a row{beside}")
     print(f"bare executemany of the same rows into one table: {total / bare:,.0f} rows/s")
     print(f"ratio: {bare / seconds:.2f}")
     print(f"verified: {report}")

@@ -30,8 +30,9 @@ _PRICES = {
 class MeteringProcess:
     """Started on entry, ended on exit; its files lie in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store_url: str = "") -> None:
         self._folder = folder
+        self._store_url = store_url
         self._address = f"unix:{folder}/metering.sock"
         self.database = folder / "metering" / "metering.db"
         self.channel: grpc.aio.Channel
@@ -41,6 +42,7 @@ class MeteringProcess:
         environment = os.environ | {
             "INFERPLANE_METERING_ADDRESS": self._address,
             "INFERPLANE_STATE_DIR": str(self._folder),
+            "INFERPLANE_STORE_URL": self._store_url,
             "INFERPLANE_LOG_LEVEL": "warning",
         }
         self._process = await asyncio.create_subprocess_exec(

@@ -102,6 +102,7 @@ _ODD: Column = np.array(
 
 def _insert_telemetry(connection: sa.Connection, told: Sequence[Telemetry], first_row: int) -> None:
     if told:
+        told = list({one.row: one for one in told}.values())  # the last one of a row
         run(
             connection,
             "INSERT INTO usage_telemetry"
