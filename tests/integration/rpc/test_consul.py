@@ -109,6 +109,36 @@ async def _is(found: Coroutine[None, None, list[str]], names: list[str]) -> bool
     return await found == [f"inferplane-{name}" for name in names]
 
 
+async def test_server_that_keeps_its_data(tmp_path: Path, clients: Clients) -> None:
+    """A server killed and started again with what it had on its disk: no worker is taken off, all renew."""
+    lease = 1.0
+    server = ConsulAgent(tmp_path)
+    server.config = {
+        "server": True,
+        "bootstrap_expect": 1,
+        "data_dir": str(tmp_path / "data"),
+        "performance": {"raft_multiplier": 1},
+    }
+    await server.start()
+    try:
+        async with (
+            heard(clients.follow(server.access, lease)) as router,
+            beating(clients.registration(server.access, "w1", lease), report(V1), lease),
+            beating(clients.registration(server.access, "w2", lease), report(V1), lease),
+        ):
+            await eventually(lambda: router.names == ["w1", "w2"], "both are heard")
+            seen = len(router.pictures)
+            server.kill()
+            await eventually(lambda: router.losses == 1, "the loss is noticed")
+            await asyncio.sleep(2 * lease)  # their leases end meanwhile
+            await server.start()
+            await eventually(lambda: _is(_passing(server), ["w1", "w2"]), "both renew")
+            await eventually(lambda: router.is_connected, "the return is noticed")
+            assert {tuple(p) for p in router.pictures[seen:]} == {("workers/w1", "workers/w2")}
+    finally:
+        server.kill()
+
+
 async def test_registration_that_vanishes(agent: ConsulAgent, clients: Clients) -> None:
     """A registration that the agent has lost is put back with the next renewal, and nobody took it for an end."""
     registration = clients.registration(agent.access, "w1")
