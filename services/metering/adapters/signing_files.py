@@ -61,7 +61,10 @@ class SigningFiles:
 
     def sign(self, kid: str, claims: Mapping[str, object]) -> str:
         if not self.has(kid):
-            raise InternalError(f"the private half of the signing key {kid} is gone")
+            raise InternalError(
+                f"the private half of the signing key {kid} is not in {self._folder}; metering processes that"
+                " share a database must share INFERPLANE_STATE_DIR"
+            )
         return jwt.encode(
             dict(claims), self._keys[kid], algorithm=ALGORITHM, headers={"kid": kid, "typ": "JWT"}
         )
