@@ -158,7 +158,7 @@ def _workers(workers: list[worker_pb2.Worker]) -> RenderableType:
         held = [f"{short(v.version)} {state_word(v.state)}" for v in worker.versions]
         table.add_row(
             Text(short(worker.name)),
-            Text(worker.pool),
+            Text(f"{worker.pool}, zone {worker.zone}" if worker.zone else worker.pool),
             Text(state, style=_STYLES.get(state, "")),
             Text(_in_flight(worker)),
             Text(", ".join(held)),

@@ -176,6 +176,12 @@ def test_worker_row() -> None:
     assert _row(_text(_status(workers=[worker])), "w1")[:4] == ["w1", "gpu", "draining", "2"]
 
 
+def test_where_a_worker_is() -> None:
+    """A worker that says where it is has its zone beside its pool."""
+    worker = worker_pb2.Worker(name="workers/w1", pool="gpu", zone="north")
+    assert "gpu, zone north" in _text(_status(workers=[worker]))
+
+
 def test_what_a_worker_does_not_tell() -> None:
     """A worker that is too large for discovery is named, with what is missing."""
     worker = worker_pb2.Worker(name="workers/w1", pool="gpu", untold="9 of 99 versions: too many")
