@@ -16,7 +16,7 @@ from services.router.adapters.registry_watch import RegistryWatch
 from services.router.drivers.board import Board
 from services.router.drivers.publisher import Publisher
 from services.router.drivers.roster import Roster
-from services.router.metrics import KEEPS_CONCURRENCY
+from services.router.metrics import HEARS, KEEPS_CONCURRENCY
 from services.router.resources.build import ResourceBuilder
 from services.router.servicers import edge_services
 from services.router.servicers.ads import AdsServicer
@@ -72,6 +72,7 @@ async def run(config: RouterSettings) -> None:
         metering = await stack.enter_async_context(
             channel.connect(config.metering_address, security=security)
         )
+        _measure_peers(publisher)
         telemetry.serve_metrics(config.metrics_address)
         await server.start(edge_services.NAMES)
         stack.push_async_callback(server.stop, min(config.drain_seconds, _STREAM_GRACE_SECONDS))
@@ -88,6 +89,12 @@ async def run(config: RouterSettings) -> None:
             await stop.wait()
             for task in running:
                 task.cancel()
+
+
+def _measure_peers(publisher: Publisher) -> None:
+    HEARS.labels("registry").set_function(lambda: publisher.registry_connected)
+    HEARS.labels("discovery").set_function(lambda: publisher.discovery_connected)
+    HEARS.labels("metering").set_function(lambda: publisher.metering_connected)
 
 
 def _say_what_is_kept(*, has_module: bool) -> None:
