@@ -21,14 +21,13 @@ from services.metering.adapters.database import metadata, migrate
 from services.metering.adapters.signing_files import SigningFiles
 from services.metering.domain.ledger import NO_HASH
 from services.metering.domain.verification import Verification
-from services.rpc import state_lock
+from services.rpc import postgres, state_lock
 from services.rpc.backup_part import (
     BackupPart,
     BackupPlace,
     StoreSettings,
     require_same,
     run,
-    store_place,
 )
 from services.rpc.database_copy import differing_counts, file_problems, opened, row_counts
 from services.rpc.errors import FailedPreconditionError, InternalError
@@ -51,10 +50,11 @@ class MeteringPart:
         """Assign only."""
         self._state = settings.state_dir.absolute()
         self._folder = self._state / "metering"
-        file, target = store_place(settings, "metering", self._folder / _DATABASE)
+        # What else a setting may say is the registry's, which has the same variable.
+        target = postgres.target(settings.store_url, settings.store_password_file, "metering")
         self._store = StoreCopy(
             service="metering",
-            file=file,
+            file=self._folder / _DATABASE if target is None else None,
             target=target,
             lock="writes",
             metadata=metadata,

@@ -18,11 +18,12 @@ from services.registry.adapters.blob_copies import check_blob, copy_blob, path_i
 from services.registry.adapters.schema import migrate
 from services.registry.adapters.tables import blob_uses, changes, log_bounds, metadata, resources
 from services.registry.domain.model import BlobId, VersionState
-from services.rpc import state_lock
-from services.rpc.backup_part import BackupPlace, StoreSettings, run, store_place
+from services.rpc import postgres, state_lock
+from services.rpc.backup_part import BackupPlace, StoreSettings, run
 from services.rpc.database_copy import differing_counts, file_problems, opened, row_counts
 from services.rpc.errors import DataLossError
-from services.rpc.settings import load
+from services.rpc.postgres import Target
+from services.rpc.settings import SettingsError, load
 from services.rpc.store_copy import StoreCopy, schema_of_file
 
 _DATABASE = "registry.db"
@@ -36,7 +37,7 @@ class RegistryPart:
     def __init__(self, settings: StoreSettings) -> None:
         """Assign only."""
         base = settings.state_dir.absolute() / "registry" / _DATABASE
-        file, target = store_place(settings, "registry", base)
+        file, target = _place(settings, base)
         self._base = file or base
         self._blobs = self._base.with_suffix(".blobs")
         self._store = StoreCopy(
@@ -122,6 +123,25 @@ class RegistryPart:
                     notes.append(_lost(blob, versions, error))
             self._store.load(copy, _forget_changes)
         return notes
+
+
+def _place(settings: StoreSettings, file: Path) -> tuple[Path | None, Target | None]:
+    """SQLite's file (unless the settings name another, this one), or else Postgres's database. SettingsError."""
+    text = settings.store_url
+    if not text:
+        return file, None
+    target = postgres.target(text, settings.store_password_file, "registry")
+    if target is not None:
+        return None, target
+    try:
+        url = sa.make_url(text)
+    except sa.exc.ArgumentError:
+        url = sa.URL.create("none")
+    if url.get_backend_name() == "sqlite" and url.database:
+        return Path(url.database).absolute(), None
+    raise SettingsError(
+        f"INFERPLANE_STORE_URL={text!r}: allowed: sqlite:///path or postgresql://user@host:port/database"
+    )
 
 
 def _contents(copy: Path) -> dict[BlobId, list[str]]:

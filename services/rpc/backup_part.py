@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import sqlalchemy as sa
 from platformdirs import user_state_path
 from pydantic import Field
 
@@ -19,7 +18,6 @@ from services.rpc.errors import (
     InternalError,
     ResourceExhaustedError,
 )
-from services.rpc.postgres import Target, target
 from services.rpc.settings import Settings, SettingsError
 
 MANIFEST = "manifest.json"
@@ -76,33 +74,6 @@ def require_same(existing: Path, saved: Path) -> None:
         f"{existing} is there and not the one of the backup; move it away if it is worth nothing any more",
         reason="NOT_EMPTY",
         metadata={"place": str(existing)},
-    )
-
-
-def store_place(
-    settings: StoreSettings, service: str, file: Path
-) -> tuple[Path | None, Target | None]:
-    """SQLite's file, or else the database of Postgres. SettingsError.
-
-    Args:
-        settings: say which of them.
-        service: whose it is.
-        file: SQLite's, unless the settings name another.
-    """
-    text = settings.store_url
-    if not text:
-        return file, None
-    found = target(text, settings.store_password_file, service)
-    if found is not None:
-        return None, found
-    try:
-        url = sa.make_url(text)
-    except sa.exc.ArgumentError:
-        url = sa.URL.create("none")
-    if url.get_backend_name() == "sqlite" and url.database:
-        return Path(url.database).absolute(), None
-    raise SettingsError(
-        f"INFERPLANE_STORE_URL={text!r}: allowed: sqlite:///path or postgresql://user@host:port/database"
     )
 
 
