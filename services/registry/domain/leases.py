@@ -1,6 +1,7 @@
 """The table of leases: who is alive until when. Plain values; `now` is an argument."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from services.registry.domain.worker import Worker
 from services.rpc.names import WorkerName
@@ -50,9 +51,19 @@ class LeaseTable:
         return min((lease.deadline for lease in self._leases.values()), default=None)
 
     def live(self, now: float) -> tuple[Lease, ...]:
-        """Leases that are not over, ordered by worker."""
-        return tuple(
+        """Leases that are not over, ordered by worker; of several at one address the one that started last.
+
+        A container that is started again has the address of its dead, whose lease runs on for a while.
+        """
+        alive = [lease for lease in self._leases.values() if lease.deadline > now]
+        newest: dict[str, datetime] = {}
+        for worker in (lease.worker for lease in alive):
+            if worker.start_time is not None:
+                other = newest.get(worker.address, worker.start_time)
+                newest[worker.address] = max(other, worker.start_time)
+        shown = [
             lease
-            for _, lease in sorted(self._leases.items(), key=lambda item: item[0])
-            if lease.deadline > now
-        )
+            for lease in alive
+            if lease.worker.start_time in {None, newest.get(lease.worker.address)}
+        ]
+        return tuple(sorted(shown, key=lambda lease: lease.worker.name))

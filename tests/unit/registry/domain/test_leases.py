@@ -1,5 +1,8 @@
 """The lease table."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 from services.registry.domain.leases import LeaseTable
 from services.registry.domain.worker import LoadState
 from services.rpc.names import WorkerName
@@ -73,3 +76,22 @@ def test_live_workers_are_in_order() -> None:
     for name in ("c", "a", "b"):
         table.renew(worker(name), ttl=5, now=0)
     assert names(table, 1) == ["a", "b", "c"]
+
+
+def test_an_address_is_one_process() -> None:
+    """Of two at one address the one that started last is live; the other is again when that one goes."""
+    table = LeaseTable()
+    old, new = (
+        replace(
+            worker(name), address="10.0.0.1:8085", start_time=datetime(2026, 1, day, tzinfo=UTC)
+        )
+        for name, day in (("z", 1), ("a", 2))
+    )
+    table.renew(old, ttl=5, now=0)
+    table.renew(worker("b"), ttl=5, now=0)
+    table.renew(new, ttl=5, now=1)
+    assert names(table, 2) == ["a", "b"]
+    table.renew(old, ttl=5, now=2)
+    assert names(table, 2) == ["a", "b"]
+    assert table.end(new.name)
+    assert names(table, 3) == ["b", "z"]
