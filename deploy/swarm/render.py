@@ -124,7 +124,7 @@ def _service(service: Service, secrets: _Secrets) -> Service:
             made["volumes"].append(_without_empty(volume))
         else:
             made["secrets"] += files
-    # Swarm's own way of writing it; whoever may write there is said by no option: everybody may, as in /tmp.
+    # Swarm takes no owner and no mode: root's, with the mode that the folder has in the image.
     made["volumes"] += [
         {"type": "tmpfs", "target": entry.partition(":")[0]} for entry in service.get("tmpfs") or ()
     ]

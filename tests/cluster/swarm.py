@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.steady_calls import BEGUN
+
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "inferplane-swarm-test"
 ROLLED = ("router", "metering", "registry", "worker", "edge")  # what is replaced without an end
@@ -125,6 +127,7 @@ class Stack:
             *("/steady_calls.py", "edge:8080", str(rate)),
         )
         try:
+            self.wait(lambda: BEGUN in docker("logs", name), "the load is on")
             yield report
             docker("kill", "--signal", "TERM", name)
             docker("wait", name)
