@@ -156,15 +156,17 @@ def running() -> Iterator[Stack]:
 
 def _forget() -> None:
     docker("stack", "rm", NAME, check=False)
-    _wait_gone("ps", "--all", "--quiet", "--filter", f"label=com.docker.stack.namespace={NAME}")
-    volumes = docker("volume", "ls", "--quiet", "--filter", f"name={NAME}_").split()
-    if volumes:
-        docker("volume", "rm", *volumes, check=False)
-    docker("swarm", "leave", "--force", check=False)
-    docker("network", "rm", "docker_gwbridge", check=False)
-
-
-def _wait_gone(*question: str) -> None:
+    ours = ("--quiet", "--filter", f"label=com.docker.stack.namespace={NAME}")
     deadline = time.monotonic() + _SECONDS
-    while docker(*question, check=False).strip() and time.monotonic() < deadline:
+    while docker("ps", *ours) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
+    docker("swarm", "leave", "--force", check=False)
+    # Containers of tasks that have ended are Swarm's to remove, which it does late.
+    for container in docker("ps", "--all", *ours).split():
+        docker("rm", "--force", container, check=False)
+    for volume in docker("volume", "ls", "--quiet", "--filter", f"name={NAME}_").split():
+        docker("volume", "rm", volume, check=False)
+    docker("network", "rm", "docker_gwbridge", check=False)
+    for service in ROLLED:
+        for tag in ("next", "bad"):
+            docker("rmi", f"inferplane/{service}:{tag}", check=False)
