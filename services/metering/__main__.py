@@ -105,6 +105,20 @@ def build(around: Surroundings) -> Sequence[Area]:
     return [people, money, budgets.build(around, people.projects, money.prices)]
 
 
+async def _follow(database: Database, server: RpcServer, areas: Sequence[Area]) -> None:
+    """Serve while it is known what other processes write: one that is cut off would tell of what is long over."""
+
+    async def lost() -> None:
+        await server.set_health("", serving=False)
+        for area in areas:
+            area.interrupt()
+
+    async def found() -> None:
+        await server.set_health("", serving=True)
+
+    await database.run(lost, found)
+
+
 def _nothing() -> None:
     """What is done after the start by default."""
 
@@ -143,7 +157,7 @@ async def serve(
         await server.start([name for area in areas for name in area.services])
         async with asyncio.TaskGroup() as background:
             tasks = [background.create_task(area.run()) for area in areas]
-            tasks.append(background.create_task(around.database.run()))
+            tasks.append(background.create_task(_follow(around.database, server, areas)))
             await server.set_health("", serving=True)
             await stop.wait()
             for area in areas:

@@ -44,6 +44,10 @@ class Area(Protocol):
         """Background work until cancelled; if it raises, the process ends. May return if there is none."""
         ...
 
+    def interrupt(self) -> None:
+        """End the streams there are: what they tell may be old. Whoever reads connects again, or to another process."""
+        ...
+
     def close(self) -> None:
         """End its streams, so that they don't hold up the stop."""
         ...

@@ -51,6 +51,9 @@ class BudgetArea:
     async def run(self) -> None:
         await self._desk.run()
 
+    def interrupt(self) -> None:
+        """Nothing streams."""
+
     def close(self) -> None:
         """Nothing streams."""
 

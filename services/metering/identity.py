@@ -90,6 +90,9 @@ class Identity:
         finally:
             await parts.source.close()
 
+    def interrupt(self) -> None:
+        self._parts.policy.interrupt()
+
     def close(self) -> None:
         self._parts.policy.close()
 

@@ -105,6 +105,9 @@ class LedgerArea:
             tasks.create_task(self._work.spending.run())
             tasks.create_task(self._work.retention.run())
 
+    def interrupt(self) -> None:
+        """Exports are of the past."""
+
     def close(self) -> None:
         """Exports end by themselves."""
 

@@ -31,6 +31,9 @@ metadata = MetaData()  # of the tables of all areas
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _SERVICE = "metering"
 _WRITES = postgres.lock_key(_SERVICE, "writes")
+_SILENT_SECONDS = (
+    10.0  # without the database after which this process doesn't serve; it is looked at each second
+)
 _LOCK_SECONDS = 15.0  # of silence after which another process may do what one was to do alone
 
 
@@ -99,11 +102,39 @@ class Database:
         if self._shared is not None:
             self._shared.news.follow(topic, follower)
 
-    async def run(self) -> None:
-        """Hear of other processes' writes until cancelled; may return if there are none."""
-        if self._shared is not None:
-            listener = Listener(self._shared.target, CHANNEL, self._heard, every=1.0)
-            await listener.run()
+    async def run(
+        self, lost: Callable[[], Awaitable[None]], found: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Hear of other processes' writes until cancelled; may return if there are none.
+
+        Args:
+            lost: called when the database was not reached for a while, so that what is known here may be old.
+            found: called when it was reached again and everything was taken over.
+        """
+        if self._shared is None:
+            return
+        listener = Listener(self._shared.target, CHANNEL, self._heard, every=1.0)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(listener.run())
+            tasks.create_task(self._watch(self._shared, lost, found))
+
+    @staticmethod
+    async def _watch(
+        shared: "Shared", lost: Callable[[], Awaitable[None]], found: Callable[[], Awaitable[None]]
+    ) -> None:
+        was_reached = True
+        while True:
+            shared.heard.clear()
+            try:
+                async with asyncio.timeout(_SILENT_SECONDS):
+                    await shared.heard.wait()
+                is_reached = True
+            except TimeoutError:
+                is_reached = False
+            if is_reached is not was_reached:
+                _log.warning("database reached again" if is_reached else "database not reached")
+                await (found if is_reached else lost)()
+            was_reached = is_reached
 
     async def _heard(self, _: str | None) -> None:
         await self.catch_up()
@@ -111,15 +142,17 @@ class Database:
     async def catch_up(self) -> None:
         """Take over all that other processes have written until now."""
         if self._shared is not None:
-            await to_completion(self._catch_up(self._shared.news))
+            await to_completion(self._catch_up(self._shared))
 
-    async def _catch_up(self, news: News) -> None:
+    async def _catch_up(self, shared: "Shared") -> None:
+        news = shared.news
         async with (
             self._writing
         ):  # so that what it reads is not older than what a write here has told
             await self._on_postgres(
                 postgres.read(self._engine, lambda c: c.run_sync(news.catch_up))
             )
+            shared.heard.set()
 
     @asynccontextmanager
     async def alone(self, purpose: str) -> AsyncIterator[None]:
@@ -175,6 +208,7 @@ class Database:
         async with self._writing:
             if self._shared is not None:
                 result = await self._write_shared(self._shared.news, work)
+                self._shared.heard.set()
             else:
                 with sqlite.translated(_SERVICE):
                     async with write_transaction(self._engine) as connection:
@@ -201,11 +235,12 @@ class Database:
 class Shared:
     """What a shared database has besides."""
 
-    __slots__ = ("news", "target")
+    __slots__ = ("heard", "news", "target")
 
     def __init__(self, target: Target, news: News) -> None:
         self.target = target
         self.news = news
+        self.heard = asyncio.Event()  # that everything was taken over
 
 
 async def _begun(engine: AsyncEngine) -> News:

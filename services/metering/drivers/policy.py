@@ -104,11 +104,17 @@ class Policy:
             changes = (
                 self._table.changes(after_revision) if after_revision else self._table.snapshot()
             )
+            pulse = self._pulse
             while True:
                 seen = self._table.revision
                 yield PolicyNews(seen, changes)
-                await self._pulse.wait_beyond(seen)
+                await pulse.wait_beyond(seen)
                 changes = self._table.changes(seen)
+
+    def interrupt(self) -> None:
+        """End all following; who asks again may follow again."""
+        interrupted, self._pulse = self._pulse, Pulse(self._table.revision)
+        interrupted.close()
 
     def close(self) -> None:
         """End all following."""

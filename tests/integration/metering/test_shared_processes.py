@@ -15,6 +15,7 @@ import grpc
 import jwt
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from grpc_health.v1 import health_pb2
 from inferplane.metering.v1 import (
     api_key_pb2,
     api_key_service_pb2,
@@ -70,6 +71,17 @@ class Pair:
 
     async def serves(self, number: int) -> None:
         await serving(self.processes[number], self.stubs[number])
+
+    async def says(
+        self, number: int, wanted: health_pb2.HealthCheckResponse.ServingStatus.ValueType
+    ) -> None:
+        """Wait until the process says so of itself."""
+        watch = self.stubs[number].health.Watch(health_pb2.HealthCheckRequest())
+        async with asyncio.timeout(SECONDS):
+            async for told in watch:
+                if told.status == wanted:
+                    break
+        watch.cancel()
 
     async def kill(self, number: int) -> None:
         await end(self.processes[number], signal.SIGKILL)
@@ -188,6 +200,28 @@ async def test_kills_under_load_lose_nothing_count_nothing_twice_and_grant_no_mo
             answer = await budgets.GetBudget(budget_service_pb2.GetBudgetRequest(name=BUDGET))
             status = answer.budget.status
             assert int(status.used) + int(status.held) + int(status.unreported) <= AMOUNT
+
+
+async def test_a_process_that_is_cut_off_does_not_serve(
+    folder: Path, own_postgres: PostgresServer
+) -> None:
+    """1. Postgres is gone: it reports NOT_SERVING and ends watches; 2. it is back: both go on."""
+    async with pair(folder, own_postgres.url) as both:
+        watch = both.stubs[0].policy.WatchPolicy(policy_pb.WatchPolicyRequest())
+        assert await watch.read()
+        await asyncio.to_thread(own_postgres.stop)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await heard(watch, "what nobody says")
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        await both.says(0, health_pb2.HealthCheckResponse.NOT_SERVING)
+        await asyncio.to_thread(own_postgres.start)
+        for number in range(2):
+            await both.says(number, health_pb2.HealthCheckResponse.SERVING)
+        made = await make_key(both.stubs[1])
+        await revoke(both.stubs[1], made.api_key.name)
+        await heard(
+            both.stubs[0].policy.WatchPolicy(policy_pb.WatchPolicyRequest()), made.api_key.name
+        )
 
 
 def ids(source: str, first: int, rows: int) -> bytes:

@@ -79,3 +79,15 @@ def test_listings_follow_the_order_of_names() -> None:
     assert [str(e.name) for e in found.listed("projects/a/", "", 10)] == ["projects/a/budgets/x"]
     assert found.listed("projects/", str(everything[1].name), 1) == [everything[2]]
     assert len(found) == 4
+
+
+def test_revisions_may_be_the_stores() -> None:
+    """1. Of changes that the store numbers the newest is the index's; 2. what is told again is no news."""
+    found = BudgetIndex(7)
+    found.put(budget("p1", "a"), 9)
+    found.put(budget("p2", "b"), 12)
+    assert found.revision == 12
+    assert found.changed_since(9) == ["p2"]
+    found.put(budget("p2", "b"), 12)
+    assert (found.revision, found.changed_since(12)) == (12, [])
+    assert found.changed_since(13) is None

@@ -1,5 +1,6 @@
 """The book of leases, on clocks that are moved by hand."""
 
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -229,3 +230,28 @@ def test_who_asks_for_the_first_time_is_told_no_changes() -> None:
     assert answer.subjects[0].budgets == (BUDGET,)
     assert desk.book.next_deadline() == 110.0
     assert desk.book.holders == 1
+
+
+def test_a_book_follows_what_other_processes_wrote() -> None:
+    """1. Their grants bind here; 2. sequences of holders that they answered, too; 3. who went short there is told."""
+    here, there = shared(), shared()
+    there.says("a", needed=700, sequence=5)
+    there.says("b", needed=900, least=900, sequence=6)
+    here.book.merge(deepcopy(list(there.book.accounts())), {"a": 5, "b": 6}, here.now)
+    assert here.says("c", needed=300, sequence=1).granted == 300
+    with pytest.raises(AbortedError):
+        here.says("a", sequence=5)
+    there.says("b", needed=900, least=900, sequence=7)
+    assert not here.says("d", sequence=1).scarce
+    here.monotonic += 60
+    here.book.merge(deepcopy(list(there.book.accounts())), {"b": 7}, here.now)
+    assert here.says("b", sequence=8).scarce
+    here.book.forget()
+    assert (here.standing(), here.book.holders, here.book.unsaved) == ({}, 0, {})
+
+
+def shared() -> Desk:
+    """Its book is one of several."""
+    desk = Desk()
+    desk.book = LeaseBook(desk.book.budgets, 10.0, is_shared=True)
+    return desk

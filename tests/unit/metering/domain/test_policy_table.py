@@ -20,7 +20,7 @@ from services.metering.domain.policy import (
     project_spans,
     signing_span,
 )
-from services.metering.domain.policy_table import PolicyChange, PolicyTable
+from services.metering.domain.policy_table import PolicyChange, PolicyTable, first_revision
 from services.metering.domain.signing_key import retired
 from services.rpc.errors import OutOfRangeError
 from services.rpc.names import KeyName
@@ -324,3 +324,19 @@ def test_a_key_is_let_in_exactly_if_it_may(actions: list[tuple[str, int, int]]) 
         edge = Edge(held(world.table))
         for record in world.keys:
             assert edge.lets_in(record, world.now) == world.may(record), record
+
+
+def test_revisions_of_processes_that_share_a_store_are_others() -> None:
+    """Of those that start at one moment, and of those that ran before on the same or no shared store."""
+    now = 1_796_000_000 * 10**6
+    firsts = [first_revision(now, process) for process in range(1000, 1256)]
+    assert len(set(firsts)) == 256
+    assert (
+        min(
+            abs(one - other) for one, other in zip(sorted(firsts), sorted(firsts)[1:], strict=False)
+        )
+        >= 2**24
+    )
+    assert first_revision(now + 10**6, 7) > max(firsts)
+    assert min(firsts) > first_revision(now, None) == now
+    assert first_revision(now * 2, 255) < 2**63

@@ -13,7 +13,7 @@ from services.rpc.errors import InvalidArgumentError, OutOfRangeError, Unavailab
 from services.rpc.names import ProjectName
 from tests.manual_clock import ManualClock
 from tests.unit.metering.drivers.identity_world import IdentityWorld
-from tests.unit.metering.identities import DAY, SLOW, project
+from tests.unit.metering.identities import DAY, SLOW, project, signing
 
 
 def put(policy: Policy, name: str, rate: float = 1.0) -> None:
@@ -67,6 +67,20 @@ async def test_closing_ends_all_following() -> None:
     with pytest.raises(UnavailableError):
         await waiting
     assert policy.readers == 0
+
+
+async def test_an_interrupted_reader_may_follow_again() -> None:
+    """What it follows ends, and another time it goes on."""
+    policy = Policy(ManualClock(), first_revision=100)
+    follow = policy.follow(0)
+    await anext(follow)
+    policy.interrupt()
+    with pytest.raises(UnavailableError):
+        await anext(follow)
+    again = policy.follow(100)
+    await anext(again)
+    policy.take([signing()])
+    assert (await anext(again)).revision == 101
 
 
 async def test_a_restart_knows_what_was_stored(world: IdentityWorld) -> None:
