@@ -120,30 +120,36 @@ def build_next() -> None:
         subprocess.run(words, input=text, text=True, check=True, stdout=subprocess.DEVNULL)
 
 
-ROWS = (
-    Row("worker: kill -9", Promise.BEGUN_STREAMS, _crashed("worker")),
-    Row("worker: frozen", Promise.BEGUN_STREAMS, _held("worker", _frozen)),
-    Row("worker: cut off", Promise.BEGUN_STREAMS, _held("worker", _cut_off)),
-    Row("worker: 30 ms and 2 % of packets lost", Promise.NOTHING, _held("worker", _bad_network)),
-    Row("one worker more, one less", Promise.NOTHING, _scaled),
-    Row("router: kill -9", Promise.NOTHING, _crashed("router")),
-    Row("both routers: kill -9", Promise.NOTHING, _both_crashed("router")),
-    Row("registry: the active one: kill -9", Promise.NOTHING, _active_crashed),
-    Row("registry: the active one cut off", Promise.NOTHING, _active_cut_off),
-    Row("metering: kill -9", Promise.NOTHING, _crashed("metering")),
-    Row("metering: frozen", Promise.NOTHING, _held("metering", _frozen)),
-    Row("metering: out of the network, back elsewhere", Promise.NOTHING, _held("metering", _moved)),
-    Row("both metering: kill -9", Promise.NOTHING, _both_crashed("metering")),
-    Row("Consul: kill -9", Promise.NOTHING, _crashed("consul")),
-    Row("Postgres: kill -9", Promise.NOTHING, _crashed("postgres")),
-    Row(f"Postgres: tables locked for {_LOCK_SECONDS} s", Promise.NOTHING, _slow_postgres),
-    Row(
+ROWS: tuple[Row, ...] = (
+    Failure("worker: kill -9", Promise.BEGUN_STREAMS, _crashed("worker")),
+    Failure("worker: frozen", Promise.BEGUN_STREAMS, _held("worker", _frozen)),
+    Failure("worker: cut off", Promise.BEGUN_STREAMS, _held("worker", _cut_off)),
+    Failure(
+        "worker: 30 ms and 2 % of packets lost", Promise.NOTHING, _held("worker", _bad_network)
+    ),
+    Failure("one worker more, one less", Promise.NOTHING, _scaled),
+    Failure("router: kill -9", Promise.NOTHING, _crashed("router")),
+    Failure("both routers: kill -9", Promise.NOTHING, _both_crashed("router")),
+    Failure("registry: the active one: kill -9", Promise.NOTHING, _active_crashed),
+    Failure("registry: the active one cut off", Promise.NOTHING, _active_cut_off),
+    Failure("metering: kill -9", Promise.NOTHING, _crashed("metering")),
+    Failure("metering: frozen", Promise.NOTHING, _held("metering", _frozen)),
+    Failure(
+        "metering: out of the network, back elsewhere", Promise.NOTHING, _held("metering", _moved)
+    ),
+    Failure("both metering: kill -9", Promise.NOTHING, _both_crashed("metering")),
+    Failure("Consul: kill -9", Promise.NOTHING, _crashed("consul")),
+    Failure("Postgres: kill -9", Promise.NOTHING, _crashed("postgres")),
+    Failure(f"Postgres: tables locked for {_LOCK_SECONDS} s", Promise.NOTHING, _slow_postgres),
+    Failure(
         "Postgres: 30 ms and 2 % of packets lost", Promise.NOTHING, _held("postgres", _bad_network)
     ),
-    Row("edge: kill -9", Promise.IN_FLIGHT, _crashed("edge")),
-    Row("upgrade of registry", Promise.NOTHING, _rolled("registry")),
-    Row("upgrade of metering", Promise.NOTHING, _rolled("metering")),
-    Row("upgrade of router", Promise.NOTHING, _rolled("router")),
-    Row("upgrade of worker", Promise.NOTHING, _rolled("worker")),
-    Row("upgrade of edge", Promise.IN_FLIGHT, lambda cluster, _: cluster.replace("edge", _NEXT)),
+    Failure("edge: kill -9", Promise.IN_FLIGHT, _crashed("edge")),
+    Failure("upgrade of registry", Promise.NOTHING, _rolled("registry")),
+    Failure("upgrade of metering", Promise.NOTHING, _rolled("metering")),
+    Failure("upgrade of router", Promise.NOTHING, _rolled("router")),
+    Failure("upgrade of worker", Promise.NOTHING, _rolled("worker")),
+    Failure(
+        "upgrade of edge", Promise.IN_FLIGHT, lambda cluster, _: cluster.replace("edge", _NEXT)
+    ),
 )
