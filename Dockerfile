@@ -122,6 +122,7 @@ RUN python3 -m services.native_library
 FROM builder AS code
 COPY --from=layer-common /layers/common/ /
 COPY --from=layer-building /layers/building/ /
+COPY lock/runtime.txt lock/
 COPY tools tools
 COPY protos protos
 RUN .venv/bin/python -m tools.generation && find generated -name '*.pyi' -delete && rm generated/.stamp
