@@ -25,6 +25,7 @@ import sqlalchemy as sa
 
 _VARIABLE = "INFERPLANE_TEST_POSTGRES"
 _SECONDS = 60.0
+_STARTS = 3  # seen once on a machine with forty processes waiting: a start that did nothing
 _PROGRAMS = Path("pginstall18", "bin")
 # Ends the server when this process has ended, however it did: standard input is at its end then.
 _TIED = '"$@" & read -r _; kill -INT $! 2>/dev/null; wait'
@@ -133,6 +134,20 @@ class PostgresServer:
 
     def start(self, *settings: str) -> None:
         """Start it, with more settings if there are any, and wait until it answers."""
+        for _ in range(_STARTS):
+            self._launch(settings)
+            until = time.monotonic() + _SECONDS / _STARTS
+            while time.monotonic() < until:
+                try:
+                    psycopg.connect(self.url, connect_timeout=5).close()
+                except psycopg.OperationalError:
+                    time.sleep(0.02)
+                else:
+                    return
+            self.stop()
+        raise AssertionError((self._folder / "log").read_text())
+
+    def _launch(self, settings: tuple[str, ...]) -> None:
         arguments = [part for setting in (*_SETTINGS, *settings) for part in ("-c", setting)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -149,16 +164,6 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
             )
-        until = time.monotonic() + _SECONDS
-        while True:
-            try:
-                psycopg.connect(self.url, connect_timeout=5).close()
-            except psycopg.OperationalError:
-                if time.monotonic() > until:
-                    raise AssertionError((self._folder / "log").read_text()) from None
-                time.sleep(0.02)
-            else:
-                return
 
     def give(self, folder: Path) -> None:
         """Make a folder the server's own."""

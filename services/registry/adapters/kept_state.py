@@ -14,11 +14,10 @@ import sqlalchemy as sa
 
 from services.registry.adapters.disk_blob_store import DiskBlobStore
 from services.registry.adapters.memory_store import MemoryStore
-from services.registry.adapters.postgres_tenure import PostgresTenure
 from services.registry.adapters.sql_store import SqlStore
 from services.registry.ports.tenure import SoleTenure, Tenure
 from services.registry.settings import RegistrySettings
-from services.rpc import postgres, state_lock
+from services.rpc import state_lock
 from services.rpc.errors import FailedPreconditionError
 from services.rpc.settings import SettingsError
 
@@ -37,11 +36,16 @@ def database_path(settings: RegistrySettings) -> Path | None:
     except sa.exc.ArgumentError:
         parsed = None
     if parsed is None or parsed.drivername != "sqlite" or not parsed.database:
-        raise SettingsError(
-            f"INFERPLANE_STORE_URL={url!r}: allowed: memory:, sqlite:///path of the database or"
-            " postgresql://user@host:port/database"
-        )
+        raise not_a_store(url)
     return Path(parsed.database).absolute()
+
+
+def not_a_store(url: str) -> SettingsError:
+    """The setting names nothing that a store can be in."""
+    return SettingsError(
+        f"INFERPLANE_STORE_URL={url!r}: allowed: memory:, sqlite:///path of the database or"
+        " postgresql://user@host:port/database"
+    )
 
 
 def _prepare_folder(path: Path) -> None:
@@ -73,25 +77,26 @@ class State:
     tenure: Tenure
 
 
+def _beside(base: Path) -> tuple[DiskBlobStore, Path]:
+    """Contents and lock file beside the database: `x.db`, `x.blobs/`, `x.lock`."""
+    return DiskBlobStore(base.with_suffix(".blobs")), base.with_suffix(".lock")
+
+
 @asynccontextmanager
 async def open_state(settings: RegistrySettings) -> AsyncIterator[State]:
     """The store and its blobs; on Postgres another process may be serving them, and nothing is touched yet."""
-    target = postgres.target(settings.store_url, settings.store_password_file, "registry")
-    base = settings.state_dir.absolute() / "registry" / "registry.db"
-    path = None if target is not None else database_path(settings)
-    if path is not None:
-        base = path
-    elif target is None:
-        base = base.with_name("memory.db")
+    opened = _on_postgres if settings.store_url.startswith("postgres") else _alone
+    async with opened(settings) as state:
+        yield state
+
+
+@asynccontextmanager
+async def _alone(settings: RegistrySettings) -> AsyncIterator[State]:
+    path = database_path(settings)
+    base = path or settings.state_dir.absolute() / "registry" / "memory.db"
     _prepare_folder(base)
-    # They lie beside the database: `x.db`, `x.lock`, `x.blobs/`.
-    blobs, lock = DiskBlobStore(base.with_suffix(".blobs")), base.with_suffix(".lock")
+    blobs, lock = _beside(base)
     first_revision = time.time_ns() // 1000
-    if target is not None:
-        async with SqlStore.on_postgres(target, first_revision=first_revision) as store:
-            tenure = PostgresTenure(target, store, blobs, lock, settings.takeover_seconds)
-            yield State(store, blobs, tenure)
-        return
     with state_lock.held(lock, "registry"):
         await asyncio.to_thread(blobs.prepare)
         if path is None:
@@ -100,3 +105,20 @@ async def open_state(settings: RegistrySettings) -> AsyncIterator[State]:
         else:
             async with SqlStore.open(path, first_revision=first_revision) as store:
                 yield State(store, blobs, SoleTenure())
+
+
+@asynccontextmanager
+async def _on_postgres(settings: RegistrySettings) -> AsyncIterator[State]:
+    # The driver takes its time to import; who needs none begins at once.
+    from services.registry.adapters.postgres_tenure import PostgresTenure
+    from services.rpc import postgres
+
+    target = postgres.target(settings.store_url, settings.store_password_file, "registry")
+    if target is None:
+        raise not_a_store(settings.store_url)
+    base = settings.state_dir.absolute() / "registry" / "registry.db"
+    _prepare_folder(base)
+    blobs, lock = _beside(base)
+    async with SqlStore.on_postgres(target, first_revision=time.time_ns() // 1000) as store:
+        tenure = PostgresTenure(target, store, blobs, lock, settings.takeover_seconds)
+        yield State(store, blobs, tenure)

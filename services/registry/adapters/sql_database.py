@@ -1,4 +1,4 @@
-"""The database under the SQL store: what a transaction is on SQLite, and what it is on Postgres."""
+"""The database under the SQL store: what it asks of one, and the one in a file."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -7,15 +7,16 @@ from typing import Protocol, TypeVar
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.registry.adapters.schema import migrate
-from services.rpc import postgres, sqlite
-from services.rpc.postgres import Outcome, Target
-from services.rpc.postgres_listener import Heard, Listener
+from services.rpc import sqlite
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
+# Whether what a transaction wrote is there; None: can't be told.
+Outcome = Callable[[AsyncConnection], Awaitable[bool | None]]
+# Given what another process told with its commit, or None: look at everything.
+Heard = Callable[[str | None], Awaitable[None]]
 
-_SERVICE = "registry"
-_CHANNEL = "inferplane_registry"  # told the revision of each commit
+SERVICE = "registry"
 
 
 class SqlDatabase(Protocol):
@@ -44,6 +45,10 @@ class SqlDatabase(Protocol):
         """With the commit, tell other processes of its revision."""
         ...
 
+    async def follow(self, heard: Heard) -> None:
+        """Hear of what other processes tell, until cancelled; return if there are none."""
+        ...
+
     async def dispose(self) -> None:
         """Close all connections."""
         ...
@@ -56,7 +61,7 @@ class SqliteDatabase:
         self._engine = engine
 
     def translated(self) -> AbstractContextManager[None]:
-        return sqlite.translated(_SERVICE)
+        return sqlite.translated(SERVICE)
 
     async def read(self, work: Work[T]) -> T:
         async with sqlite.read_transaction(self._engine) as connection:
@@ -74,38 +79,8 @@ class SqliteDatabase:
     async def tell(self, connection: AsyncConnection, revision: int) -> None:
         del connection, revision  # nobody else is there
 
-    async def dispose(self) -> None:
-        await self._engine.dispose()
-
-
-class PostgresDatabase:
-    """A server that several processes use; one of them writes at a time."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._engine = postgres.open_engine(target)
-        self._lock = postgres.lock_key(_SERVICE, "write")
-
-    def translated(self) -> AbstractContextManager[None]:
-        return postgres.translated(_SERVICE)
-
-    async def read(self, work: Work[T]) -> T:
-        return await postgres.read(self._engine, work)
-
-    async def write(self, work: Work[T], outcome: Outcome) -> T:
-        return await postgres.write(self._engine, work, self._lock, outcome)
-
-    async def migrate(self) -> None:
-        await postgres.migrated(self._engine, self._lock, migrate)
-
-    async def tell(self, connection: AsyncConnection, revision: int) -> None:
-        statement = "SELECT pg_notify(%(channel)s, %(revision)s)"
-        values = {"channel": _CHANNEL, "revision": str(revision)}
-        await connection.exec_driver_sql(statement, values)
-
-    def listener(self, heard: Heard) -> Listener:
-        """What hears of commits."""
-        return Listener(self._target, _CHANNEL, heard)
+    async def follow(self, heard: Heard) -> None:
+        del heard
 
     async def dispose(self) -> None:
         await self._engine.dispose()

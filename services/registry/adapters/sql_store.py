@@ -4,22 +4,24 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.registry.adapters import sql_log
 from services.registry.adapters.change_log import KEPT_CHANGES
-from services.registry.adapters.sql_database import PostgresDatabase, SqlDatabase, SqliteDatabase
+from services.registry.adapters.sql_database import SqlDatabase, SqliteDatabase
 from services.registry.adapters.sql_log import Bounds
 from services.registry.adapters.sql_view import SqlTransaction, SqlView
 from services.registry.domain.catalog import ChangeSet, ResourceKind
 from services.registry.domain.standby import standby_error, superseded_error
 from services.registry.ports.store import Transaction, View
 from services.rpc.completion import to_completion
-from services.rpc.postgres import Target
 from services.rpc.pulse import Pulse
 from services.rpc.sqlite import open_engine
+
+if TYPE_CHECKING:
+    from services.rpc.postgres import Target
 
 T = TypeVar("T")
 
@@ -61,9 +63,12 @@ class SqlStore:
     @classmethod
     @asynccontextmanager
     async def on_postgres(
-        cls, target: Target, *, first_revision: int, kept_changes: int = KEPT_CHANGES
+        cls, target: "Target", *, first_revision: int, kept_changes: int = KEPT_CHANGES
     ) -> AsyncIterator["SqlStore"]:
         """A store that has taken nothing over yet, and has no connection before it is used."""
+        # The driver takes its time to import; who needs none begins at once.
+        from services.registry.adapters.postgres_database import PostgresDatabase
+
         store = cls(PostgresDatabase(target), first_revision, kept_changes)
         async with store._opened():
             yield store
@@ -93,10 +98,8 @@ class SqlStore:
         return bounds.epoch == self._epoch
 
     async def follow(self) -> None:
-        """Hear of what other processes write, until cancelled. On a file there are none."""
-        if not isinstance(self._database, PostgresDatabase):
-            return
-        await self._database.listener(self._look).run()
+        """Hear of what other processes write, until cancelled; return if there are none."""
+        await self._database.follow(self._look)
 
     async def _look(self, told: str | None) -> None:
         if told is not None and told.isdecimal():

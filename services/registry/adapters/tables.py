@@ -12,12 +12,11 @@ from sqlalchemy import (
     Text,
     text,
 )
-from sqlalchemy.dialects.postgresql import VARCHAR
 
 metadata = MetaData()
 
 # Text whose order is that of its code points on every database, whatever the server's language.
-_Name = String().with_variant(VARCHAR(collation="C"), "postgresql")
+_Name = String().with_variant(String(collation="C"), "postgresql")
 
 # One row for each resource. `body` is the whole record; the other columns are what queries need of it.
 resources = Table(

@@ -196,15 +196,15 @@ async def load_on(registries: tuple[Registry, ...]) -> AsyncIterator[Load]:
     assert set(load.acknowledged) <= there
     await load.has_seen(there)
     assert sorted(load.seen) == sorted(there)  # each change once: none twice, none missed
-    assert load.revisions == sorted(set(load.revisions))
+    assert load.revisions == sorted(load.revisions)
     watching.cancel()
     await asyncio.wait([watching])
     assert watching.cancelled()
 
 
 async def test_one_stands_by(folder: Path, postgres_url: str) -> None:
-    """The second one says that it doesn't serve, refuses calls in words that clients understand, and ends at once."""
-    async with two(folder, postgres_url) as (_, second):
+    """1. it refuses calls in words that clients understand; 2. it ends at SIGTERM; 3. it takes over at the other's."""
+    async with two(folder, postgres_url) as (first, second), load_on((first, second)) as load:
         assert not await second.serves()
         refusal = await refused(create(second.client, "m"))
         assert refusal.code is grpc.StatusCode.UNAVAILABLE
@@ -215,6 +215,12 @@ async def test_one_stands_by(folder: Path, postgres_url: str) -> None:
         code, said = await second.end(signal.SIGTERM)
         assert code == 0
         assert "Traceback" not in said
+        await second.start()
+        code, said = await first.end(signal.SIGTERM)
+        assert code == 0
+        assert "Traceback" not in said
+        await second.until_serving()
+        await load.goes_on()
 
 
 async def test_a_killed_one_is_replaced(folder: Path, postgres_url: str) -> None:
@@ -232,16 +238,6 @@ async def test_a_killed_one_is_replaced(folder: Path, postgres_url: str) -> None
         await load.goes_on()
         got = await first.client.download("models/artifact/versions/1", "model.onnx")
         assert got == MODEL
-
-
-async def test_one_that_stops_hands_over(folder: Path, postgres_url: str) -> None:
-    """At SIGTERM the one that serves ends with 0, and the other serves what it had."""
-    async with two(folder, postgres_url) as (first, second), load_on((first, second)) as load:
-        code, said = await first.end(signal.SIGTERM)
-        assert code == 0
-        assert "Traceback" not in said
-        await second.until_serving()
-        await load.goes_on()
 
 
 async def test_one_that_was_frozen_writes_nothing(folder: Path, postgres_url: str) -> None:

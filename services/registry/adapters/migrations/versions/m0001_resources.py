@@ -2,10 +2,9 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects.postgresql import VARCHAR
 
 # Text whose order is that of its code points on every database, whatever the server's language.
-_NAME = sa.String().with_variant(VARCHAR(collation="C"), "postgresql")
+_NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 revision = "0001"
 down_revision = None

@@ -2,9 +2,8 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects.postgresql import VARCHAR
 
-_NAME = sa.String().with_variant(VARCHAR(collation="C"), "postgresql")  # as in 0001
+_NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")  # as in 0001
 
 revision = "0002"
 down_revision = "0001"
