@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from services.metering.adapters.news import CHANNEL, Follower, News
 from services.rpc import postgres, schema, sqlite
 from services.rpc.completion import to_completion
-from services.rpc.errors import UnavailableError
+from services.rpc.errors import FailedPreconditionError, UnavailableError
 from services.rpc.postgres import Target
 from services.rpc.postgres_listener import Listener
 from services.rpc.postgres_lock import SessionLock
@@ -30,6 +30,7 @@ metadata = MetaData()  # of the tables of all areas
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _SERVICE = "metering"
+_OF_THE_REGISTRY = {"blob_uses", "log_bounds"}  # tables that only it has
 _WRITES = postgres.lock_key(_SERVICE, "writes")
 _SILENT_SECONDS = (
     10.0  # without the database after which this process doesn't serve; it is looked at each second
@@ -39,6 +40,13 @@ _LOCK_SECONDS = 15.0  # of silence after which another process may do what one w
 
 def migrate(connection: Connection, to: str = "head") -> None:
     """Bring the database to a migration, in the connection's transaction."""
+    tables = set(sa.inspect(connection).get_table_names())
+    if tables & _OF_THE_REGISTRY:
+        raise FailedPreconditionError(
+            f"the database {connection.engine.url.database} is the registry's; metering needs one of its own in"
+            " INFERPLANE_STORE_URL",
+            reason="DATABASE_OF_ANOTHER",
+        )
     schema.migrate(connection, _MIGRATIONS, to)
 
 

@@ -24,9 +24,13 @@ _BEGIN = (
 )
 _FORGET_WRITERS = "DELETE FROM metering_writers WHERE process <= ?"
 _CHANGES = "SELECT topic, name, revision FROM metering_changes WHERE revision > ? ORDER BY revision"
-# Who writes and what nobody else would write, in the transaction that asks for the news.
+# Who writes and what nobody else would write, in the transaction that asks for the news. A process that freezes in
+# its write holds up all others, so Postgres ends that soon.
 _SIGN = (
-    "WITH signed AS (INSERT INTO metering_writers (process, nonce) VALUES (?, ?)"  # noqa: S608 - words of ours
+    "WITH patience AS MATERIALIZED ("  # noqa: S608 - words of ours
+    "SELECT set_config('idle_in_transaction_session_timeout', '5s', true)),"
+    " signed AS (INSERT INTO metering_writers (process, nonce)"
+    " SELECT ?::bigint, ?::bytea FROM patience"
     f" ON CONFLICT (process) DO UPDATE SET nonce = excluded.nonce) {_CHANGES}"
 )
 _SIGNED = "SELECT count(*) FROM metering_writers WHERE process = ? AND nonce = ?"

@@ -56,3 +56,13 @@ async def test_a_newer_database_is_refused(store: Path | Target) -> None:
         async with Database.open(store):
             pass
     assert caught.value.reason == "DATABASE_TOO_NEW"
+
+
+async def test_the_registrys_database_is_refused(store: Path | Target) -> None:
+    """Both services have the same variable for it, and migrations of the same names."""
+    async with Database.open(store) as database:
+        await database.write(lambda c: c.execute(sa.text("CREATE TABLE blob_uses (id INTEGER)")))
+    with pytest.raises(FailedPreconditionError) as caught:
+        async with Database.open(store):
+            pass
+    assert caught.value.reason == "DATABASE_OF_ANOTHER"

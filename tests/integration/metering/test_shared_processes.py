@@ -224,6 +224,22 @@ async def test_a_process_that_is_cut_off_does_not_serve(
         )
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://x/y", "allowed: postgresql://"),
+        ("postgresql://m:secret@x/y", "INFERPLANE_STORE_PASSWORD_FILE"),
+    ],
+)
+async def test_a_store_that_it_does_not_know_stops_it(folder: Path, url: str, said: str) -> None:
+    """The variable is named, and a password is not repeated."""
+    code, told = await end(await launch(folder, store_url=url), None)
+    assert code == 1
+    assert "INFERPLANE_STORE_URL" in told
+    assert said in told
+    assert "secret" not in told
+
+
 def ids(source: str, first: int, rows: int) -> bytes:
     """Request ids that no other outbox has."""
     start = int(source.rpartition("-")[2]) * 10**9 + first
