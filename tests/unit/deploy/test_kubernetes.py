@@ -8,6 +8,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 
 from services.cli.edge.settings import EdgeSettings
 from services.metering.settings import MeteringSettings
@@ -238,6 +239,20 @@ def test_addresses_are_services(workload: Object) -> None:
             assert int(port) in ports
         else:
             assert found[name] in services
+
+
+def test_the_autoscaler_asks_for_what_there_is() -> None:
+    """Its custom metrics are those that the adapter's rules make of metrics that workers have."""
+    autoscaler = kubernetes.FOLDER / "components" / "autoscaling" / "autoscaler.yaml"
+    [scaler] = kubernetes.objects([autoscaler])
+    asked = {one["pods"]["metric"]["name"] for one in scaler["spec"]["metrics"] if "pods" in one}
+    rules = yaml.safe_load((kubernetes.FOLDER / "prometheus-adapter" / "rules.yaml").read_text())
+    made = {rule["name"]["as"]: rule["seriesQuery"] for rule in rules["rules"]}
+    assert asked == made.keys()
+    code = "".join(path.read_text() for path in (kubernetes.ROOT / "services/worker").rglob("*.py"))
+    for query in made.values():
+        [series] = re.findall(r'__name__="([^"]+)"', query)
+        assert f'"{series}"' in code
 
 
 class TestBuilt:
