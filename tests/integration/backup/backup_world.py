@@ -23,6 +23,7 @@ from inferplane.metering.v1 import (
 from inferplane.registry.v1 import model_service_pb2
 
 from services.cli.adapters.backup_parts import Stores
+from services.cli.adapters.backup_repository import BackupRepository
 from services.metering.backup import MeteringPart
 from services.registry.backup import RegistryPart
 from services.rpc.backup_part import BackupPlace, StoreSettings, perform
@@ -35,6 +36,8 @@ from tests.models import good
 from tests.postgres import Databases
 
 SECONDS = 60
+_MOST_PUSHES = 8  # each has a process read the model
+_PAUSE = 0.01  # between batches of usage: load, not a flood
 _numbers = itertools.count(1)
 
 
@@ -123,7 +126,7 @@ async def running(place: Place) -> AsyncIterator[Services]:
 
 @dataclass
 class Load:
-    """Pushes, deletes and counts without end; remembers what was acknowledged."""
+    """Pushes and deletes some versions, and counts without end; remembers what was acknowledged."""
 
     versions: dict[str, bytes] = field(default_factory=dict)  # names of those that stay
     rows: int = 0
@@ -136,7 +139,7 @@ class Load:
             tasks.create_task(self._count(services.metering))
 
     async def _push(self, client: Client) -> None:
-        for number in itertools.count():
+        for number in range(_MOST_PUSHES):
             content = good.affine(float(number))
             name = await client.push(f"m{number}@1", content)
             if number % 3 == 2:
@@ -150,7 +153,7 @@ class Load:
     async def _count(self, stubs: MeteringStubs) -> None:
         while True:
             self.rows = await record(stubs, request_of(self.rows, 7))
-            await asyncio.sleep(0)
+            await asyncio.sleep(_PAUSE)
 
 
 async def make_key(stubs: MeteringStubs) -> str:
@@ -211,6 +214,12 @@ class PartsHere:
         part = RegistryPart(settings) if service == "registry" else MeteringPart(settings)
         answer = perform(act, part, BackupPlace(folder, self.artifacts), service)
         return json.loads(json.dumps(answer))
+
+
+def parts_of(place: Place, repository: BackupRepository) -> PartsHere:
+    """Those of two services on a place."""
+    stores = Stores(state_dir=str(place.state), url=place.url, password_file="")
+    return PartsHere(stores, repository.artifacts)
 
 
 class Silence:

@@ -12,13 +12,17 @@ import pytest
 from inferplane.metering.v1 import api_key_service_pb2
 from inferplane.registry.v1 import model_pb2, model_service_pb2, watch_service_pb2
 
+from services.cli.adapters import backup as acts
+from services.cli.adapters.backup_repository import BackupRepository
 from tests.integration.backup.backup_world import (
     SECONDS,
     Load,
     Place,
     Services,
+    Silence,
     backup,
     make_key,
+    parts_of,
     postgres_place,
     running,
 )
@@ -117,24 +121,23 @@ async def _accepts(services: Services, token: str) -> None:
 async def test_secrets_may_stay_where_they_are(short_folder: Path, tmp_path: Path) -> None:
     """Without them metering makes another signing key and another first admin; keys that are out stay good."""
     before, after = Place(short_folder / "a"), Place(short_folder / "b")
-    repository = tmp_path / "repository"
+    repository = BackupRepository(tmp_path / "repository")
     async with running(before) as services:
         token = await make_key(services.metering)
-        with_them = await backup("create", repository=repository, place=before)
-        without = await backup("create", "--no-secrets", repository=repository, place=before)
-    assert (with_them.out["secrets"], without.out["secrets"]) == (True, False)
-    folder = Path(with_them.out["folder"])
-    kept = sorted(p.relative_to(folder) for p in (folder / "secrets").rglob("*") if p.is_file())
-    assert [str(path) for path in kept][:1] == ["secrets/admin.key"]
+        parts = parts_of(before, repository)
+        with_them = acts.create(repository, parts, Silence(), secrets=True)
+        without = acts.create(repository, parts, Silence(), secrets=False)
+    assert (with_them.manifest.has_secrets, without.manifest.has_secrets) == (True, False)
+    kept = [path for path in with_them.manifest.files if path.startswith("secrets/")]
+    assert kept[0] == "secrets/admin.key"
     assert len(kept) == 2  # and the signing key
-    for path in (repository, *repository.rglob("*")):
+    for path in (repository.folder, *repository.folder.rglob("*")):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
-    assert not (Path(without.out["folder"]) / "secrets").exists()
+    assert not (without.folder / "secrets").exists()
 
-    restored = await backup("restore", without.out["backup"], repository=repository, place=after)
-    assert restored.code == 0, restored.error
-    assert len(restored.out["notes"]) == 1
-    assert "no signing key" in restored.out["notes"][0]
+    order = acts.RestoreOrder(without, parts_of(after, repository), damaged=False)
+    (note,) = acts.restore(repository, order, Silence())
+    assert "no signing key" in note
     async with running(after) as services:
         await _accepts(services, token)
         assert (after.state / "admin.key").read_text() != (before.state / "admin.key").read_text()

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from services.cli.adapters import backup as acts
-from services.cli.adapters.backup_parts import Stores
 from services.cli.adapters.backup_repository import Backup, BackupRepository
 from services.cli.adapters.ca import CertificateAuthority
 from services.cli.adapters.certificates import Subject
@@ -21,7 +20,7 @@ from services.rpc.errors import DataLossError, FailedPreconditionError, NotFound
 from services.rpc.peer_kind import PeerKind
 from services.rpc.secret_file import write_secret
 from services.rpc.settings import load
-from tests.integration.backup.backup_world import PartsHere, Silence
+from tests.integration.backup.backup_world import PartsHere, Place, Silence, parts_of
 from tests.upgrade import released
 
 _SHA256 = "2b1635513a063f445be51e66cf447b514c0195f491046bab74de1628a3c05776"
@@ -44,7 +43,7 @@ def _a_state(folder: Path) -> Path:
 
 
 def _parts(repository: BackupRepository, state: Path) -> PartsHere:
-    return PartsHere(Stores(state_dir=str(state), url="", password_file=""), repository.artifacts)
+    return parts_of(Place(state), repository)
 
 
 def _create(repository: BackupRepository, state: Path) -> Backup:
