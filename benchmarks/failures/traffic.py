@@ -59,8 +59,12 @@ class Traffic:
         try:
             yield self
         finally:
-            self._stopping.set()
-            self._thread.join()
+            self.stop()
+
+    def stop(self) -> None:
+        """No further calls; returns when each has ended. May be called again."""
+        self._stopping.set()
+        self._thread.join()
 
     def wait(self, holds: Callable[[list[Outcome]], bool], what: str) -> None:
         """Until something holds of the outcomes."""

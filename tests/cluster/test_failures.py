@@ -84,6 +84,7 @@ def test_nothing_was_started_again_by_itself(trial: Trial) -> None:
 def test_each_request_was_counted_once(trial: Trial) -> None:
     """None lost, none counted twice, each as it was delivered, and the ledger adds up."""
     trial.traffic.answered()
+    trial.traffic.stop()
     found = audit(trial.cluster.cli, trial.traffic.outcomes)
     print(found.told())
     if _REPORT:

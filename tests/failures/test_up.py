@@ -47,6 +47,7 @@ def test_clocks_that_jump(trial: Trial, machine: Machine, number: int) -> None:
 def test_each_request_was_counted_once(trial: Trial) -> None:
     """After all of it: none lost, none counted twice, each as it was delivered, and the ledger adds up."""
     trial.traffic.answered()
+    trial.traffic.stop()
     found = audit(trial.mesh.mesh.cli, trial.traffic.outcomes, trial.mesh.rows_due)
     print(found.told())
     assert found.ok, found
