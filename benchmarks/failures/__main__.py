@@ -10,7 +10,6 @@ a request was lost or counted twice, or the ledger does not verify.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from dataclasses import asdict
@@ -26,7 +25,6 @@ from benchmarks.failures.up_mesh import UpMesh, up
 from benchmarks.failures.up_rows import FAILURES
 
 _ENOUGH = 99.9  # of a hundred calls
-_LEASE_SECONDS = 5
 
 
 def rows_of(own: Machine) -> list[Failure[UpMesh]]:
@@ -44,7 +42,6 @@ def main() -> int:
     parser.add_argument("--only", default="", help="rows whose name has this")
     parser.add_argument("--json", type=Path, default=None)
     said = parser.parse_args()
-    os.environ["INFERPLANE_BUDGET_LEASE_SECONDS"] = str(_LEASE_SECONDS)
     with (
         tempfile.TemporaryDirectory(prefix="ip-") as name,
         machine(Path(name)) as own,

@@ -1,5 +1,5 @@
 // A wall clock that can be set for some processes alone: loaded before the C library (LD_PRELOAD), it adds the seconds that
-// the file INFERPLANE_CLOCK_FILE holds (8 bytes) to every wall time that is read, and takes them off deadlines in wall
+// the file FAILURES_CLOCK_FILE holds (8 bytes) to every wall time that is read, and takes them off deadlines in wall
 // time that are waited for. The monotonic clock is the machine's.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ static const volatile int64_t none = 0;
 static const volatile int64_t* offset = &none;
 
 __attribute__((constructor)) static void begin(void) {
-  const char* path = getenv("INFERPLANE_CLOCK_FILE");
+  const char* path = getenv("FAILURES_CLOCK_FILE");
   int file = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return;
   void* map = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);

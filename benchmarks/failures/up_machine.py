@@ -90,7 +90,7 @@ def own_clock(folder: Path) -> Iterator[Clock]:
     clock.file.write_bytes(_OFFSET.pack(0))
     subprocess.run([*_COMPILE, "-o", str(library), str(_SOURCE), "-ldl"], check=True)
     with ExitStack() as stack:
-        given = {"LD_PRELOAD": str(library), "INFERPLANE_CLOCK_FILE": str(clock.file)}
+        given = {"LD_PRELOAD": str(library), "FAILURES_CLOCK_FILE": str(clock.file)}
         for name, value in given.items():
             stack.enter_context(variable(name, value))
         yield clock

@@ -13,8 +13,6 @@ from benchmarks.failures.up_machine import Machine
 from benchmarks.failures.up_machine import machine as made_machine
 from benchmarks.failures.up_mesh import UpMesh, up
 
-_LEASE_SECONDS = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -37,8 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def machine(folder: Path) -> Iterator[Machine]:
-    with pytest.MonkeyPatch.context() as patch, made_machine(folder) as made:
-        patch.setenv("INFERPLANE_BUDGET_LEASE_SECONDS", str(_LEASE_SECONDS))
+    with made_machine(folder) as made:
         yield made
 
 
