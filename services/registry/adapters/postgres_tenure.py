@@ -59,7 +59,7 @@ class PostgresTenure:
             except UnavailableError as error:
                 _log.warning("can't take over yet", error=error.message)
                 await self._lock.release()
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(error.retry_after or 1.0)
             else:
                 break
         await asyncio.to_thread(self._take_folder)
