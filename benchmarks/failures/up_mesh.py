@@ -35,7 +35,7 @@ class UpMesh:
     """The mesh, and the key of the load's project."""
 
     mesh: Mesh
-    token: str
+    token: str = field(repr=False)
     accepted: Path  # where workers keep a second count
     kills: Counter[str] = field(default_factory=Counter)  # by program
 

@@ -41,7 +41,7 @@ class FailingCluster:
 
     project: str
     address: str  # the edge's
-    admin: str  # key of an admin
+    admin: str = field(repr=False)  # key of an admin
     environment: Mapping[str, str]  # in which `docker compose` finds the project's files and tags
     crashes: Counter[str] = field(default_factory=Counter)  # of containers, by their names
 

@@ -16,7 +16,7 @@ from benchmarks.failures.book import Book, show, write
 from benchmarks.failures.calls import FACTOR, TENSOR_ENDPOINT, TEXT_ENDPOINT, Kind
 from benchmarks.failures.traffic import Traffic
 from tests.cluster.failing_cluster import FailingCluster
-from tests.cluster.failing_rows import ROWS, Row, build_next
+from tests.cluster.failing_rows import ROWS, Row, name_next
 from tests.models import good
 from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
 
@@ -45,7 +45,7 @@ def trial(failing: FailingCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     for name, file in ((TENSOR_ENDPOINT, "affine.onnx"), (TEXT_ENDPOINT, "tiny.gguf")):
         failing.cli("models", "push", name, str(folder / file))
         failing.cli("deploy", f"{name}@1")
-    build_next()
+    name_next()
     traffic = Traffic(failing.address, open_project(failing.cli), _RATES)
     book = Book(traffic)
     with traffic.flowing():
