@@ -60,6 +60,12 @@ class Row:
         """Answered calls in a hundred."""
         return 100.0 * self.answered / self.sent if self.sent else 100.0
 
+    def told(self) -> str:
+        """One line for who watches."""
+        seen = f"{self.sent} sent, {self.answered} answered, failed {self.failed or 'none'}"
+        took = f"p99 {1e3 * self.p99:.0f} ms, gap {1e3 * self.gap:.0f} ms"
+        return f"{self.name}: {self.end - self.begin:.1f} s; {seen}; {took} {self.broken[:3] or ''}"
+
     def fill(self, outcomes: Sequence[Outcome]) -> None:
         """Take the figures of the calls that were under way in this time."""
         mine = [o for o in outcomes if o.end >= self.begin and o.begin <= self.end]
@@ -94,6 +100,7 @@ class Book:
         finally:
             row.end = time.monotonic()
             row.fill(self._traffic.outcomes)
+            print(row.told(), flush=True)
 
     def total(self) -> Row:
         """Of the whole run: each call once."""
