@@ -135,6 +135,8 @@ def _checked(change: Change, least: int | None) -> int:
         "reason",
         f"{len(change.reason)} characters; allowed: 1 to {_LONGEST_REASON}",
     )
+    for field in ("reason", "request_id"):  # which Postgres can't keep
+        violations.require("\0" not in getattr(change, field), field, "allowed: no character 0")
     violations.require(
         len(change.request_id) <= _LONGEST_REQUEST_ID,
         "request_id",

@@ -59,6 +59,7 @@ def usage_filter(given: pb.UsageFilter) -> UsageFilter:
     for name in ("project", "endpoint", "model"):
         if value := getattr(given, name):
             violations.take(check_id, f"filter.{name}", value)
+    violations.require("\0" not in given.key, "filter.key", "allowed: no character 0")
     model, version = given.model, ""
     if given.version:
         parsed = violations.take(parse_version, "filter.version", given.version)

@@ -209,6 +209,7 @@ async def test_a_correction_names_what_it_puts_right(world: LedgerWorld) -> None
         (change("-1"), "amount"),
         (change("1", reason=""), "reason"),
         (change("1", request_id="x" * 64), "request_id"),
+        (change("1", reason="a\0b"), "reason"),
     ],
 )
 async def test_bad_credits_are_refused(world: LedgerWorld, given: Change, field: str) -> None:
