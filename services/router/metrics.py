@@ -8,4 +8,6 @@ KEEPS_CONCURRENCY = Gauge(
     "inferplane_router_keeps_concurrency", "1 if the edge keeps limits of requests in flight"
 )
 CONNECTED = Gauge("inferplane_router_envoys", "Envoys that are connected")
-HEARS = Gauge("inferplane_router_hears", "1 while registry, discovery or metering is heard", ["peer"])
+HEARS = Gauge(
+    "inferplane_router_hears", "1 while registry, discovery or metering is heard", ["peer"]
+)

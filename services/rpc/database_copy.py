@@ -95,7 +95,7 @@ def copy_rows(source: sa.Connection, target: sa.Connection, metadata: sa.MetaDat
 def require_tables(
     connection: sa.Connection, metadata: sa.MetaData, passing: Collection[str]
 ) -> None:
-    """InternalError unless a database has the tables that are copied, and besides only those that mean nothing later."""
+    """InternalError unless a database has the tables that are copied, and besides only passing ones."""
     there = set(sa.inspect(connection).get_table_names()) - {_SCHEMA_TABLE, *passing}
     if there != set(metadata.tables):
         names = ", ".join(sorted(there ^ set(metadata.tables)))

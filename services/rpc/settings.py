@@ -1,4 +1,4 @@
-"""The only reader of the environment: turns INFERPLANE_* variables into frozen settings, or says what is wrong."""
+"""The services' reader of the environment: turns INFERPLANE_* variables into frozen settings, or says what is wrong."""
 
 import os
 from pathlib import Path

@@ -16,7 +16,7 @@ from services.cli.edge.settings import EdgeSettings
 from services.native_library import EDGE
 from services.rpc.errors import InferplaneError
 from services.rpc.server import stop_requested
-from services.rpc.settings import SettingsError, load
+from services.rpc.settings import SettingsError, environment_for_children, load
 from services.rpc.telemetry import configure_logs
 
 _log = structlog.get_logger("services.cli.edge")
@@ -61,7 +61,7 @@ def _environment() -> dict[str, str]:
     """Envoy's: with the folder of our module, where it was built."""
     module = EDGE.find()
     found = {} if module is None else {envoy.MODULE_PATH: str(module.parent)}
-    return {**os.environ, "TZ": "UTC", **found}
+    return {**environment_for_children(), "TZ": "UTC", **found}
 
 
 def main() -> int:

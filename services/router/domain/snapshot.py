@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -40,9 +40,8 @@ class Resource:
     references: tuple[Reference, ...] = ()
     # True: it takes something away (the last host of a cluster) and so must wait until nobody counts on it.
     breaks: bool = False
-    zone: str = (
-        ""  # of the clients that get it in place of the resource of this name; empty: all others
-    )
+    # Of the clients that get it in place of the resource of this name; empty: all others.
+    zone: str = ""
 
     @classmethod
     def of(
@@ -53,7 +52,6 @@ class Resource:
         references: Iterable[Reference] = (),
         *,
         breaks: bool = False,
-        zone: str = "",
     ) -> "Resource":
         """Build one, with the version that follows from the body."""
         version = hashlib.sha256(body).hexdigest()[:_VERSION_DIGITS]
@@ -64,8 +62,11 @@ class Resource:
             version=version,
             references=tuple(references),
             breaks=breaks,
-            zone=zone,
         )
+
+    def within(self, zone: str) -> "Resource":
+        """The same, for the clients of this zone only; empty: for all others."""
+        return replace(self, zone=zone)
 
 
 class InconsistentSnapshotError(Exception):

@@ -61,7 +61,7 @@ def _of_zone(name: str, tiered: Tiers, known: tuple[tuple[str, str], ...], zone:
         endpoints=groups,
         policy={"overprovisioning_factor": wire.number(_OVERPROVISIONING)},
     )
-    return Resource.of(Kind.ASSIGNMENT, name, wire.serialized(message), zone=zone)
+    return Resource.of(Kind.ASSIGNMENT, name, wire.serialized(message)).within(zone)
 
 
 @lru_cache(_CACHED)

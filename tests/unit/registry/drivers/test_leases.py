@@ -100,4 +100,5 @@ async def test_the_end_of_a_lease_is_told(leases: Leases, clock: ManualClock) ->
     live = leases.register(worker("a"), 5)
     clock.advance(2)
     assert leases.live()[0].expire_time == live.expire_time
+    assert live.expire_time is not None
     assert (live.expire_time - clock.now()).total_seconds() == 3

@@ -6,7 +6,7 @@ from inferplane.discovery.v1 import worker_pb2
 from inferplane.registry.v1 import placement_pb2
 
 from services.registry.domain.worker import VersionExecution
-from services.registry.drivers.leases import LiveWorker
+from services.registry.ports.live_workers import LiveWorker
 from services.registry.servicers.placement_messages import execution_message
 from services.registry.servicers.worker_messages import read_worker, worker_message
 

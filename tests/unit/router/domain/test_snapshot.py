@@ -71,7 +71,7 @@ def test_clients_of_a_zone_see_their_own_resources() -> None:
         Resource.of(Kind.ASSIGNMENT, "d", b"all"),
     ]
     plain = Snapshot.build(base)
-    zoned = Snapshot.build([*base, Resource.of(Kind.ASSIGNMENT, "c", b"near", zone="a")])
+    zoned = Snapshot.build([*base, Resource.of(Kind.ASSIGNMENT, "c", b"near").within("a")])
     seen = {name: r.body for name, r in zoned.seen_from("a").of_kind(Kind.ASSIGNMENT).items()}
     assert seen == {"c": b"near", "d": b"all"}
     assert zoned.seen_from("b") is zoned.seen_from("") is zoned
@@ -83,4 +83,4 @@ def test_clients_of_a_zone_see_their_own_resources() -> None:
 def test_a_resource_for_a_zone_stands_for_one_that_is_there() -> None:
     """A zone has no resources of its own: its clients would be told of what nobody has looked at."""
     with pytest.raises(InconsistentSnapshotError, match="'c' for zone 'a' stands for nothing"):
-        Snapshot.build([Resource.of(Kind.ASSIGNMENT, "c", b"near", zone="a")])
+        Snapshot.build([Resource.of(Kind.ASSIGNMENT, "c", b"near").within("a")])
