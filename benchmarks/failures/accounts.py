@@ -27,8 +27,20 @@ class Counted:
     """One request as metering has it."""
 
     outcome: str
-    attempts: int
     tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All rows, of attempts that gave way too, beside what workers have accepted by a second count of their own."""
+
+    counted: int
+    accepted: int
+    killed: int  # workers, each of which may have died between the two counts
+
+    @property
+    def fit(self) -> bool:
+        return self.accepted <= self.counted <= self.accepted + self.killed
 
 
 @dataclass(slots=True)
@@ -38,48 +50,45 @@ class Audit:
     calls: int = 0
     answered: int = 0
     requests: int = 0  # that metering counts
-    attempts: int = 0  # rows: with those that gave way to another
     lost: list[str] = field(default_factory=list)
     double: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)  # counted otherwise than delivered
     outcomes: dict[str, int] = field(default_factory=dict)
-    accepted: tuple[int, int] | None = None  # by workers' second count: at least, at most
+    rows: Rows | None = None
     ledger: str = ""  # what its verification said
     ledger_ok: bool = False
 
     @property
     def ok(self) -> bool:
-        if self.accepted and not self.accepted[0] <= self.attempts <= self.accepted[1]:
-            return False
-        return self.ledger_ok and not (self.lost or self.double or self.wrong)
+        rows_fit = self.rows is None or self.rows.fit
+        return self.ledger_ok and rows_fit and not (self.lost or self.double or self.wrong)
 
     def told(self) -> str:
         """For a person."""
         return (
             f"{self.calls} calls sent, {self.answered} answered; metering counts {self.requests} requests"
-            f" ({self.attempts} attempts, workers accepted {self.accepted}; {self.outcomes}); lost: {len(self.lost)},"
+            f" ({self.rows or 'rows are not counted here'}; {self.outcomes}); lost: {len(self.lost)},"
             f" counted twice: {len(self.double)}, otherwise than delivered: {len(self.wrong)};"
             f" {self.ledger}"
         )
 
 
 def audit(
-    cli: Command, outcomes: Sequence[Outcome], accepted: Callable[[], tuple[int, int]] | None = None
+    cli: Command, outcomes: Sequence[Outcome], rows: Callable[[], Rows] | None = None
 ) -> Audit:
-    """Wait until all has arrived, then compare; `accepted` is how many rows there must be at least and at most."""
-    stored, twice = _settled(cli, {o.how.request_id for o in outcomes if o.ok})
+    """Wait until all has arrived, then compare."""
+    stored, twice = _settled(cli, {_plain(o.how.request_id) for o in outcomes if o.ok})
     found = Audit(len(outcomes), sum(o.ok for o in outcomes), len(stored))
-    found.attempts = sum(one.attempts for one in stored.values())
     found.outcomes = dict(Counter(one.outcome for one in stored.values()))
     found.double = [f"request {ident} is counted {n} times" for ident, n in twice.items()]
     for one in outcomes:
-        _compare(one, stored.pop(one.how.request_id, None), found)
+        _compare(one, stored.pop(_plain(one.how.request_id), None), found)
     unheard = sum(not o.how.request_id for o in outcomes)
     if (
         len(stored) > unheard
     ):  # of calls that heard nothing, not even an id, there may be a row each
         found.double.append(f"{len(stored)} requests of {unheard} calls: {list(stored)[:5]}")
-    found.accepted = accepted() if accepted else None
+    found.rows = rows() if rows else None
     verified = cli("ledger", "verify", check=False)
     said = (verified.stdout or verified.stderr).split("\n")[0]
     found.ledger, found.ledger_ok = " ".join(said.split()), verified.returncode == 0
@@ -92,6 +101,11 @@ def _compare(one: Outcome, counted: Counted | None, found: Audit) -> None:
             found.lost.append(f"{one.kind} {one.number} {one.how}")
     elif not _agrees(one, counted):
         found.wrong.append(f"{one.kind} {one.number} {one.how} {counted}")
+
+
+def _plain(ident: str) -> str:
+    """An id as both the edge and an export write it."""
+    return ident.replace("-", "").lower()
 
 
 def _agrees(one: Outcome, counted: Counted) -> bool:
@@ -122,11 +136,11 @@ def _export(cli: Command) -> tuple[dict[str, Counted], dict[str, int]]:
         times = ("--since", "2d", "--until", until)
         if cli("usage", "export", *times, *words, check=False).returncode:
             return {}, {}  # metering is not back yet
-        query = f"SELECT request_id, part, outcome, attempts, output_tokens FROM '{file}'"
+        query = f"SELECT request_id, outcome, output_tokens FROM '{file}'"
         with duckdb.connect() as database:
             lines = database.execute(query).fetchall()
-    seen = Counter(str(line[0]) for line in lines)
-    stored = {str(i): Counted(str(how), int(n), int(t or 0)) for i, _, how, n, t in lines}
+    seen = Counter(_plain(str(line[0])) for line in lines)
+    stored = {_plain(str(i)): Counted(str(how), int(n or 0)) for i, how, n in lines}
     return stored, {ident: n for ident, n in seen.items() if n > 1}
 
 

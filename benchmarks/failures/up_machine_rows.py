@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from datetime import UTC, datetime
 from urllib.request import urlopen
 
 from benchmarks.failures.book import Promise
@@ -14,6 +15,7 @@ from benchmarks.failures.up_machine import Clock, Disks
 from benchmarks.failures.up_mesh import WORKERS, UpMesh
 from tests.models import good
 
+_HOUR = 3600
 _DAY = 25 * 3600  # seconds; into the next window of budgets
 _PUSHED = "second@1"
 
@@ -98,6 +100,7 @@ def _jump(clock: Clock, seconds: int) -> Act[UpMesh]:
     def act(mesh: UpMesh, traffic: Traffic) -> None:
         before = (_pids(mesh), ended_leases(mesh))
         clock.jump(seconds)
+        assert abs(_ahead(mesh) - seconds) < _HOUR
         for _ in range(4):
             traffic.answered(200)
             assert mesh.mesh.well(f"models/{TENSOR_ENDPOINT}/versions/1") == WORKERS
@@ -105,6 +108,12 @@ def _jump(clock: Clock, seconds: int) -> Act[UpMesh]:
         mesh.well()
 
     return act
+
+
+def _ahead(mesh: UpMesh) -> float:
+    """Seconds that metering's wall clock is ahead of the machine's."""
+    told = mesh.mesh.json("ledger", "verify")["verify_time"]
+    return (datetime.fromisoformat(told) - datetime.now(UTC)).total_seconds()
 
 
 def _pids(mesh: UpMesh) -> set[int]:

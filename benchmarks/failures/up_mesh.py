@@ -15,10 +15,10 @@ from inferplane.metering.v1 import project_service_pb2, project_service_pb2_grpc
 from inferplane.registry.v1 import endpoint_service_pb2, endpoint_service_pb2_grpc
 from inferplane.router.v1 import router_service_pb2, router_service_pb2_grpc
 
-from benchmarks.failures.accounts import open_project
+from benchmarks.failures.accounts import Rows, open_project
 from benchmarks.failures.calls import FACTOR, TENSOR_ENDPOINT, TEXT_ENDPOINT
 from benchmarks.failures.environment import variable
-from benchmarks.kill_matrix.verdict import read_audit
+from benchmarks.kill_matrix.verdict import count_rows, read_audit
 from tests.e2e.mesh import ROOT, Mesh, eventually, running
 from tests.models import good
 from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
@@ -43,12 +43,10 @@ class UpMesh:
     def address(self) -> str:
         return self.mesh.address
 
-    def rows_due(self) -> tuple[int, int]:
-        """How many rows there must be: one for each accepted request, and one more for each worker that was killed
-        between the two counts at most.
-        """
-        accepted = read_audit(self.accepted).accepted
-        return accepted, accepted + self.kills["worker"]
+    def rows(self) -> Rows:
+        """What metering has stored, and what workers have accepted."""
+        counted = count_rows(self.mesh.state_dir / "metering/metering.db")
+        return Rows(counted, read_audit(self.accepted).accepted, self.kills["worker"])
 
     def one(self, program: str) -> psutil.Process:
         """A process of a service, or Envoy's."""

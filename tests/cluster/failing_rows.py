@@ -75,6 +75,7 @@ def _active_crashed(cluster: FailingCluster, _: Traffic) -> None:
 def _active_cut_off(cluster: FailingCluster, traffic: Traffic) -> None:
     """The standby takes over as soon as Postgres has given up the connection of the other."""
     victim = cluster.active_registry()
+    cluster.crashes[victim.name] += 1  # it ends, as another is active, and comes back as a standby
     with cluster.cut_off(victim):
         traffic.answered(300)
         eventually(lambda: can_change(cluster), seconds=SECONDS, what="a change is taken")
