@@ -307,8 +307,10 @@ def _by_number(number: str) -> Outcome:
 async def _settled(engine: AsyncEngine, lock: int, outcome: Outcome, lost: DBAPIError) -> bool:
     """Whether the transaction was committed whose connection was lost in the commit."""
     _log.warning("connection lost during a commit, asking what became of it", error=_text(lost))
+    # Also no free connection, or a password that can't be read: none of them says that nothing was committed.
+    unanswered = (SQLAlchemyError, InferplaneError)
     retrying = tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception(lambda error: isinstance(error, DBAPIError)),
+        retry=tenacity.retry_if_exception_type(unanswered),
         wait=tenacity.wait_random_exponential(multiplier=0.05, max=0.5),
         stop=tenacity.stop_after_delay(_SETTLE_SECONDS),
         reraise=True,
@@ -321,7 +323,7 @@ async def _settled(engine: AsyncEngine, lock: int, outcome: Outcome, lost: DBAPI
 
     try:
         found: bool | None = await retrying(ask)
-    except DBAPIError:
+    except unanswered:
         found = None
     _log.warning("commit settled", committed=found)
     if found is None:
@@ -372,7 +374,6 @@ async def migrated(
         try:
             return await write(engine, work, lock)
         except DBAPIError as error:
-            if (
-                sqlstate(error) != "55P03"
-            ):  # another process is at it for longer than a lock is waited for
+            # 55P03: another process is at it for longer than a lock is waited for.
+            if sqlstate(error) != "55P03":
                 raise

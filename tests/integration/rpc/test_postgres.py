@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.rpc import postgres
@@ -133,6 +134,26 @@ async def test_an_outcome_nobody_knows_is_said_so(
         with pytest.raises(UnavailableError) as said:
             await postgres.write(cut_off, add, KEY, unknown)
         assert said.value.reason == "COMMIT_UNKNOWN"
+    assert await postgres.read(engine, count) == 1
+
+
+async def test_an_outcome_that_cannot_be_asked_yet_is_asked_again(
+    engine: AsyncEngine, postgres_url: str, folder: Path
+) -> None:
+    """That there is no connection to ask on says nothing of the commit: the caller hears how it is."""
+    asked = 0
+
+    async def busy(_connection: AsyncConnection) -> bool | None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise PoolTimeoutError
+        return True
+
+    async with between(postgres_url, folder) as (proxy, url), engine_on(url) as cut_off:
+        proxy.cut = Cut.AFTER
+        assert await postgres.write(cut_off, add, KEY, busy) == 1
+    assert asked == 2
     assert await postgres.read(engine, count) == 1
 
 
