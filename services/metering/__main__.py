@@ -174,7 +174,22 @@ def _spare_what_was_loaded() -> None:
 
 
 async def _run(settings: MeteringSettings) -> None:
-    await serve(settings, stop_requested(), started=_spare_what_was_loaded)
+    """Serve. Who is asked to stop before all is loaded, as while a database is waited for, ends at once."""
+    stop, loaded = stop_requested(), asyncio.Event()
+
+    def started() -> None:
+        _spare_what_was_loaded()
+        loaded.set()
+
+    serving = asyncio.create_task(serve(settings, stop, started=started))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if loaded.is_set() or serving.done():
+        await serving
+    else:
+        serving.cancel()
+        await asyncio.wait([serving])
 
 
 def main() -> int:

@@ -261,6 +261,17 @@ async def make_budget(stubs: MeteringStubs) -> str:
     return answer.subjects[0].budgets[0].uid
 
 
+async def test_a_process_without_its_database_can_be_stopped(folder: Path) -> None:
+    """It waits for Postgres as long as it takes, but not once it is told to end."""
+    waiting = await launch(folder, store_url=f"postgresql://metering@/metering?host={folder}")
+    assert waiting.stderr is not None
+    async with asyncio.timeout(SECONDS):
+        while b"waiting for the database" not in await waiting.stderr.readline():
+            assert not waiting.stderr.at_eof()
+    code, said = await end(waiting, signal.SIGTERM)
+    assert code == 0, said
+
+
 async def exchanges(both: Pair, holder: Holder) -> None:
     """Ask again and again, now one and now the other process; an exchange that was not answered is not repeated."""
     for _ in range(30):
