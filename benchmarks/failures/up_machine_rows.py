@@ -7,6 +7,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from urllib.request import urlopen
 
+from inferplane.metering.v1 import ledger_service_pb2, ledger_service_pb2_grpc
+
 from benchmarks.failures.book import Promise
 from benchmarks.failures.calls import TENSOR_ENDPOINT
 from benchmarks.failures.failure import Act, Failure
@@ -112,8 +114,10 @@ def _jump(clock: Clock, seconds: int) -> Act[UpMesh]:
 
 def _ahead(mesh: UpMesh) -> float:
     """Seconds that metering's wall clock is ahead of the machine's."""
-    told = mesh.mesh.json("ledger", "verify")["verify_time"]
-    return (datetime.fromisoformat(told) - datetime.now(UTC)).total_seconds()
+    with mesh.mesh.channel() as channel:
+        ledger = ledger_service_pb2_grpc.LedgerServiceStub(channel)
+        told = ledger.VerifyLedger(ledger_service_pb2.VerifyLedgerRequest(), timeout=60)
+    return (told.verify_time.ToDatetime(UTC) - datetime.now(UTC)).total_seconds()
 
 
 def _pids(mesh: UpMesh) -> set[int]:
