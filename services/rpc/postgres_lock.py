@@ -5,6 +5,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import psycopg
 import structlog
@@ -103,16 +104,29 @@ class SessionLock:
         return await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
 
     async def _beat(self, connection: _Connection, lost: asyncio.Event) -> None:
-        """Keep the session from being silent, until it doesn't answer."""
+        """Keep the session from being silent, until it doesn't answer: known no later than the lock is another's."""
         try:
             while True:
                 await asyncio.sleep(self._ttl / 5)
-                async with asyncio.timeout(self._ttl):
-                    await connection.execute("SELECT 1")
+                asking = asyncio.ensure_future(connection.execute("SELECT 1"))
+                try:
+                    await asyncio.wait([asking], timeout=self._ttl * 4 / 5)
+                    if not asking.done():
+                        lost.set()  # at once, for giving a question up may take ten seconds more
+                        raise TimeoutError("no answer")
+                finally:
+                    await self._given_up(asking)
+                asking.result()
         except (psycopg.OperationalError, TimeoutError) as error:
             _log.warning("lost the lock", service=self._target.service, error=str(error).strip())
         finally:
             lost.set()
+
+    @staticmethod
+    async def _given_up(asking: asyncio.Future[Any]) -> None:
+        if not asking.done():
+            asking.cancel()
+            await asyncio.wait([asking])
 
     def _say(self, what: str, **why: str) -> None:
         """Log it unless it is what was logged last."""

@@ -11,7 +11,12 @@ from services.registry.drivers.versions import Versions
 from services.registry.ports.blob_store import BlobStore
 from services.registry.ports.store import Store
 from services.rpc.clock import Clock
-from services.rpc.errors import AbortedError, NotFoundError, UnavailableError
+from services.rpc.errors import (
+    AbortedError,
+    NotFoundError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -35,7 +40,10 @@ class UploadSweep:
             revision = self._store.revision
             try:
                 wait = await self.sweep()
-            except UnavailableError as error:  # the database is away for a while
+            except (
+                UnavailableError,
+                ResourceExhaustedError,
+            ) as error:  # the database is away or full
                 _log.warning("can't look for uploads that were given up", error=error.message)
                 wait = timedelta(seconds=error.retry_after or 1.0)
             if wait is None:  # no upload is open: the next one begins with a commit

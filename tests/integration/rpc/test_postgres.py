@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -312,3 +313,18 @@ async def test_losing_the_lock_is_noticed(own_postgres: PostgresServer) -> None:
         await asyncio.to_thread(own_postgres.start)
         async with asyncio.timeout(SECONDS):
             await waiting
+
+
+async def test_a_server_that_stands_still_is_noticed(own_postgres: PostgresServer) -> None:
+    """No answer in time is a lost lock, though the connection lives."""
+    async with SessionLock(target(own_postgres.url), KEY, ttl=1).held() as lost:
+        postmaster = psutil.Process(own_postgres.pid)
+        frozen = [postmaster, *postmaster.children()]
+        for process in frozen:
+            process.suspend()
+        try:
+            async with asyncio.timeout(SECONDS):
+                await lost.wait()
+        finally:
+            for process in frozen:
+                process.resume()
