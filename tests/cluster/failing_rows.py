@@ -17,7 +17,7 @@ from tests.e2e.mesh import eventually
 
 _OWN = ("registry", "metering", "router", "worker", "edge")
 _LOCK_SECONDS = 5
-_LOCKED = {"metering": "usage_rows", "registry": "endpoints"}
+_LOCKED = {"metering": "usage_rows", "registry": "resources"}
 _NEXT = "next"  # tag of the images that come with the upgrade
 _LAST = os.environ.get("INFERPLANE_TAG", "local")
 
@@ -99,7 +99,7 @@ def _slow_postgres(cluster: FailingCluster, traffic: Traffic) -> None:
 
 
 def _scaled(cluster: FailingCluster, traffic: Traffic) -> None:
-    """Two more workers come, take calls, and go."""
+    """One more worker comes, takes calls, and goes."""
     count = len(cluster.containers("worker"))
     words = ("up", "--detach", "--no-deps", "--no-build", "--no-recreate")
     cluster.compose(*words, "--scale", f"worker={count + 1}", "worker")
