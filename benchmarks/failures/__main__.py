@@ -60,7 +60,7 @@ def main() -> int:
         finally:
             rows = [*book.rows, book.total()]
             show(rows, "Failures on `up`")
-        found = audit(mesh.mesh.cli, traffic.outcomes, mesh.rows)
+        found = audit(mesh.mesh.cli, mesh.token, traffic.outcomes, mesh.rows)
     print(found.told())
     if said.json is not None:
         write(rows, said.json, audit=asdict(found))

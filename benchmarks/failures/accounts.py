@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import tempfile
 import time
@@ -74,10 +75,12 @@ class Audit:
 
 
 def audit(
-    cli: Command, outcomes: Sequence[Outcome], rows: Callable[[], Rows] | None = None
+    cli: Command, token: str, outcomes: Sequence[Outcome], rows: Callable[[], Rows] | None = None
 ) -> Audit:
-    """Wait until all has arrived, then compare."""
-    stored, twice = _settled(cli, {_plain(o.how.request_id) for o in outcomes if o.ok})
+    """Wait until all of a key's requests have arrived, then compare."""
+    claims = token.split(".")[1]
+    key = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["jti"]
+    stored, twice = _settled(cli, key, {_plain(o.how.request_id) for o in outcomes if o.ok})
     found = Audit(len(outcomes), sum(o.ok for o in outcomes), len(stored))
     found.outcomes = dict(Counter(one.outcome for one in stored.values()))
     found.double = [f"request {ident} is counted {n} times" for ident, n in twice.items()]
@@ -114,11 +117,11 @@ def _agrees(one: Outcome, counted: Counted) -> bool:
     return counted.tokens >= one.how.tokens  # the last piece may not have arrived
 
 
-def _settled(cli: Command, wanted: set[str]) -> tuple[dict[str, Counted], dict[str, int]]:
+def _settled(cli: Command, key: str, wanted: set[str]) -> tuple[dict[str, Counted], dict[str, int]]:
     """All requests by id, once no more come; and those that are there more than once."""
     end, before, since = time.monotonic() + _PATIENCE, -1, time.monotonic()
     while True:
-        stored, twice = _export(cli)
+        stored, twice = _export(cli, key)
         if len(stored) != before:
             before, since = len(stored), time.monotonic()
         waited = time.monotonic() - since
@@ -127,7 +130,7 @@ def _settled(cli: Command, wanted: set[str]) -> tuple[dict[str, Counted], dict[s
         time.sleep(1.0)  # another process, which can't wake us
 
 
-def _export(cli: Command) -> tuple[dict[str, Counted], dict[str, int]]:
+def _export(cli: Command, key: str) -> tuple[dict[str, Counted], dict[str, int]]:
     with tempfile.TemporaryDirectory(prefix="ip-") as name:
         file = Path(name) / "usage.parquet"
         words = ("--format", "parquet", "--project", PROJECT, "--file", str(file))
@@ -136,9 +139,9 @@ def _export(cli: Command) -> tuple[dict[str, Counted], dict[str, int]]:
         times = ("--since", "2d", "--until", until)
         if cli("usage", "export", *times, *words, check=False).returncode:
             return {}, {}  # metering is not back yet
-        query = f"SELECT request_id, outcome, output_tokens FROM '{file}'"
+        query = f"SELECT request_id, outcome, output_tokens FROM '{file}' WHERE key LIKE ?"
         with duckdb.connect() as database:
-            lines = database.execute(query).fetchall()
+            lines = database.execute(query, [f"%{key}"]).fetchall()
     seen = Counter(_plain(str(line[0])) for line in lines)
     stored = {_plain(str(i)): Counted(str(how), int(n or 0)) for i, how, n in lines}
     return stored, {ident: n for ident, n in seen.items() if n > 1}

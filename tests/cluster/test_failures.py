@@ -6,7 +6,7 @@ the file that INFERPLANE_TEST_FAILURE_REPORT names.
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,7 @@ class Trial:
     """The cluster under load, and what was seen so far."""
 
     cluster: FailingCluster
+    token: str = field(repr=False)  # the load's key
     traffic: Traffic
     book: Book
 
@@ -46,10 +47,11 @@ def trial(failing: FailingCluster, tmp_path_factory: pytest.TempPathFactory) -> 
         failing.cli("models", "push", name, str(folder / file))
         failing.cli("deploy", f"{name}@1")
     name_next()
-    traffic = Traffic(failing.address, open_project(failing.cli), _RATES)
+    token = open_project(failing.cli)
+    traffic = Traffic(failing.address, token, _RATES)
     book = Book(traffic)
     with traffic.flowing():
-        yield Trial(failing, traffic, book)
+        yield Trial(failing, token, traffic, book)
     rows = [*book.rows, book.total()]
     show(rows, "Failures in the compose cluster")
     if _REPORT:
@@ -85,7 +87,7 @@ def test_each_request_was_counted_once(trial: Trial) -> None:
     """None lost, none counted twice, each as it was delivered, and the ledger adds up."""
     trial.traffic.answered()
     trial.traffic.stop()
-    found = audit(trial.cluster.cli, trial.traffic.outcomes)
+    found = audit(trial.cluster.cli, trial.token, trial.traffic.outcomes)
     print(found.told())
     if _REPORT:
         Path(_REPORT).with_suffix(".accounts.json").write_text(f"{asdict(found)}\n")

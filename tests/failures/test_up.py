@@ -48,6 +48,6 @@ def test_each_request_was_counted_once(trial: Trial) -> None:
     """After all of it: none lost, none counted twice, each as it was delivered, and the ledger adds up."""
     trial.traffic.answered()
     trial.traffic.stop()
-    found = audit(trial.mesh.mesh.cli, trial.traffic.outcomes, trial.mesh.rows)
+    found = audit(trial.mesh.mesh.cli, trial.mesh.token, trial.traffic.outcomes, trial.mesh.rows)
     print(found.told())
     assert found.ok, found
