@@ -7,6 +7,12 @@ from services.cli.adapters.backup_repository import Backup
 from services.cli.adapters.tables import size
 from services.cli.adapters.terminal import Terminal
 
+_SECRETS = {
+    "secrets/signing/": "signing key",
+    "secrets/admin.key": "first admin's key",
+    "secrets/fingerprint.key": "fingerprints' key",
+    "secrets/ca/": "authority",
+}
 _HEADERS = ["BACKUP", "BEGUN", "RELEASE", "STORES", "RESOURCES", "ENTRIES", "ARTIFACTS", "SECRETS"]
 
 
@@ -37,15 +43,21 @@ def show_created(screen: Terminal, backup: Backup) -> None:
         "resources": f"{registry['rows']['resources']:,}",
         "artifacts": f"{size(_artifact_bytes(backup))}, {size(added['bytes'])} of it not in an earlier backup",
         "ledger": f"{metering['ledger']['entries']:,} entries",
-        "secrets": "signing key, first admin's key, authority: whoever reads it can sign"
-        if manifest.has_secrets
-        else "left out",
+        "secrets": _secrets(backup),
     }
     screen.table([], [[label, value] for label, value in fields.items()])
     for text in manifest.damaged:
         screen.result(f"DAMAGED {text}")
     for text in manifest.gone:
         screen.result(f"GONE {text}")
+
+
+def _secrets(backup: Backup) -> str:
+    secret = [path for path, file in backup.manifest.files.items() if file.secret]
+    held = [
+        name for place, name in _SECRETS.items() if any(path.startswith(place) for path in secret)
+    ]
+    return f"{', '.join(held)}: whoever reads it can sign" if held else "left out"
 
 
 def show_verified(screen: Terminal, backup: Backup, problems: list[str]) -> None:

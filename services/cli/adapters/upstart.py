@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from services.rpc.errors import DeadlineExceededError, UnavailableError
 from services.rpc.settings import PREFIX, environment_for_children
 
 _DEFAULT_EDGE = "127.0.0.1:8080"
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # by the address of all addresses
 _LAST_LINES = 15
 
 
@@ -101,7 +102,8 @@ def run_here(order: UpOrder) -> None:
 def summary(ready: Ready, order: UpOrder) -> list[str]:
     """What is listening, and what to do next."""
     workers = f"{ready.workers} in pool {ready.pool}"
-    address = f"https://{ready.edge}" if edge_tls().is_on else ready.edge
+    scheme = "https://" if edge_tls().is_on else ""
+    address, called = scheme + ready.edge, scheme + _from_here(ready.edge)
     lines = [
         f"inferplane answers after {ready.seconds:.1f} s",
         f"  edge     {address} (gRPC, REST, OpenAI's API)",
@@ -112,8 +114,8 @@ def summary(ready: Ready, order: UpOrder) -> list[str]:
     if not (edge_tls().is_on or order.edge.is_loopback):
         lines.append("  plain    who listens on the way reads keys: INFERPLANE_EDGE_CERTIFICATE")
     lines.append("next:")
-    if address != _DEFAULT_EDGE:
-        lines.append(f"  export INFERPLANE_ADDRESS={address}")
+    if called != _DEFAULT_EDGE:
+        lines.append(f"  export INFERPLANE_ADDRESS={called}")
     if authority := edge_tls().authority_beside:
         lines.append(f"  export INFERPLANE_CA={shlex.quote(str(authority))}")
     lines += [
@@ -123,6 +125,12 @@ def summary(ready: Ready, order: UpOrder) -> list[str]:
     ]
     stop = "inferplane down stops it" if order.ready_fd is not None else "Ctrl-C stops it"
     return [*lines, stop]
+
+
+def _from_here(edge: str) -> str:
+    """Where clients on this machine call it: no certificate is for the address of all addresses."""
+    found = addresses.parse(edge)
+    return str(replace(found, host=_LOOPBACK.get(found.host, found.host)))
 
 
 def _about_keys(order: UpOrder) -> str:

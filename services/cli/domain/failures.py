@@ -40,8 +40,8 @@ def not_trusted(address: str, why: str) -> UnavailableError:
     """No TLS came about."""
     return UnavailableError(
         f"{address}: {why}\nIf its certificate is of your own authority, name that with --ca or INFERPLANE_CA; if it"
-        " asks for one of yours, name its folder with INFERPLANE_CLIENT_CERTIFICATE; if it speaks no TLS,"
-        " leave out https://",
+        " is for another name or IP, call that, or issue one for this too; if it asks for one of yours, name its"
+        " folder with INFERPLANE_CLIENT_CERTIFICATE; if it speaks no TLS, leave out https://",
         reason=NOT_TRUSTED,
         metadata={"address": address},
     )

@@ -55,3 +55,20 @@ def test_whom_to_check_an_edge_with_is_told(
     lines = summary(Ready(1.0, address, 1, "default"), _order(address, tmp_path))
     assert f"  export INFERPLANE_ADDRESS=https://{address}" in lines
     assert f"  export INFERPLANE_CA={tmp_path / 'ca.pem'}" in lines
+
+
+@pytest.mark.parametrize(
+    ("address", "called"),
+    [
+        ("0.0.0.0:8443", "127.0.0.1:8443"),
+        ("[::]:8443", "[::1]:8443"),
+        ("10.0.0.0:8443", "10.0.0.0:8443"),
+    ],
+)
+def test_an_edge_on_all_addresses_is_called_by_loopback(
+    address: str, called: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is told to type leads to an address that a certificate can be for."""
+    monkeypatch.setenv("INFERPLANE_EDGE_CERTIFICATE", str(tmp_path / "cert.pem"))
+    lines = summary(Ready(1.0, address, 1, "default"), _order(address, tmp_path))
+    assert f"  export INFERPLANE_ADDRESS=https://{called}" in lines
