@@ -6,12 +6,14 @@ import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from cryptography import x509
+
 from services.cli.adapters.ca import CertificateAuthority
-from services.cli.adapters.certificates import Subject
+from services.cli.adapters.certificates import Subject, serial_of
 from services.cli.setup.holders import CONSUL_ADMIN, CONSUL_TOKENS, Holder
 from services.rpc.errors import FailedPreconditionError
 from services.rpc.secret_file import read_secret, write_secret
-from services.rpc.tls import CERTIFICATE
+from services.rpc.tls import CERTIFICATE, KEY
 
 AUTHORITY = (
     "authority"  # folder of the authority and of the first copies of secrets; no service has it
@@ -59,11 +61,21 @@ class Outfit:
 
     def _issue(self, holder: Holder, now: datetime) -> list[str]:
         folder = self._root / holder.name / TLS
-        if (folder / CERTIFICATE).exists():
+        if self._is_issued(holder.name, folder):
             return []
         subject = Subject(name=holder.name, kind=holder.kind, dns=holder.dns)
         self._authority.issue(subject, _DAYS, folder, now)
         return [f"certificate issued: {holder.name}"]
+
+    def _is_issued(self, name: str, folder: Path) -> bool:
+        """Whether the folder has what this authority, and not one that was lost, issued last, and its key."""
+        record = self._authority.state().find(name)
+        try:
+            found = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
+            has_key = bool((folder / KEY).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return False
+        return has_key and record is not None and serial_of(found) == record.serial
 
     def _hand_out(self, holder: Holder, name: str) -> None:
         folder = self._root / holder.name / SECRETS

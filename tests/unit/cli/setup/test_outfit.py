@@ -1,6 +1,8 @@
 """What a cluster's services are given before they start."""
 
 import json
+import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from cryptography import x509
 
 from services.cli.setup.holders import CONSUL_ADMIN, HOLDERS, METERING_PASSWORD
 from services.cli.setup.outfit import Outfit
-from services.rpc.tls import CERTIFICATE, TlsFiles
+from services.rpc.tls import AUTHORITIES, CERTIFICATE, KEY, TlsFiles
 
 _NOW = datetime(2026, 12, 1, tzinfo=UTC)
 
@@ -85,6 +87,32 @@ def test_a_lost_volume_is_filled_again(root: Path) -> None:
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     assert outfit.make(HOLDERS, _NOW) == ["certificate issued: metering"]
     assert secret.read_bytes() == before
+
+
+def test_a_lost_authority_issues_all_anew(root: Path) -> None:
+    """Who has a certificate of the lost one gets another: all trust each other, and later ends are renewed."""
+    outfit = Outfit(root, "master")
+    outfit.make(HOLDERS, _NOW)
+    shutil.rmtree(root / "authority")
+    (root / "authority").mkdir(mode=0o700)
+    told = outfit.make(HOLDERS, _NOW)
+    assert told == ["authority made", *(f"certificate issued: {one.name}" for one in HOLDERS)]
+    assert len({(root / one.name / "tls" / AUTHORITIES).read_bytes() for one in HOLDERS}) == 1
+
+
+@pytest.mark.parametrize("file", [CERTIFICATE, KEY])
+@pytest.mark.parametrize("damage", [Path.unlink, Path.touch])
+def test_a_certificate_that_is_not_whole_is_issued_anew(
+    root: Path, file: str, damage: Callable[[Path], None]
+) -> None:
+    """Lost, or empty."""
+    outfit = Outfit(root, "master")
+    outfit.make(HOLDERS, _NOW)
+    place = (root / "edge" / "tls" / file).resolve()
+    place.unlink()
+    place.touch()
+    damage(place)
+    assert outfit.make(HOLDERS, _NOW) == ["certificate issued: edge"]
 
 
 @pytest.mark.parametrize("key", ["master", "initial_management"])
