@@ -12,13 +12,11 @@ from benchmarks.failures.up_rows import FAILURES
 from tests.failures.conftest import Trial
 
 _HERE = (
-    "worker: SIGTERM",
-    "router, registry, metering at once: kill -9",
-    "Envoy: kill -9",
     "artifact: one bit is another",
     "worker's cache: spoilt; kill -9",
 )
 _DISKS, _CLOCKS = 4, 2  # rows
+_LEAST = 500  # calls, for accounts to say something
 
 
 @pytest.mark.parametrize("name", _HERE)
@@ -47,6 +45,7 @@ def test_clocks_that_jump(trial: Trial, machine: Machine, number: int) -> None:
 def test_each_request_was_counted_once(trial: Trial) -> None:
     """After all of it: none lost, none counted twice, each as it was delivered, and the ledger adds up."""
     trial.traffic.answered()
+    assert len(trial.traffic.outcomes) >= _LEAST
     trial.traffic.stop()
     found = audit(trial.mesh.mesh.cli, trial.mesh.token, trial.traffic.outcomes, trial.mesh.rows)
     print(found.told())
