@@ -79,6 +79,7 @@ class PostgresTenure:
         while True:
             await _first(self._lock.lost, self._store.superseded)
             if self._store.superseded.is_set() or not await self._regained(doubt):
+                self._store.end_turn()
                 return
 
     async def _regained(self, doubt: Doubt) -> bool:

@@ -1,10 +1,10 @@
 """The store in an SQL database through SQLAlchemy Core: a SQLite file in WAL mode, or Postgres."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -14,7 +14,11 @@ from services.registry.adapters.sql_database import SqlDatabase, SqliteDatabase
 from services.registry.adapters.sql_log import Bounds
 from services.registry.adapters.sql_view import SqlTransaction, SqlView
 from services.registry.domain.catalog import ChangeSet, ResourceKind
-from services.registry.domain.standby import standby_error, superseded_error
+from services.registry.domain.standby import (
+    abandoned_error,
+    standby_error,
+    superseded_error,
+)
 from services.registry.ports.store import Transaction, View
 from services.rpc.completion import to_completion
 from services.rpc.pulse import Pulse
@@ -47,6 +51,8 @@ class SqlStore:
         self._writing = asyncio.Lock()
         self._pulse = Pulse(0)
         self._epoch: int | None = None
+        self._turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._abandoned: set[asyncio.Future[Any]] = set()  # work that nobody waits for any more
         self.superseded = asyncio.Event()  # another process took over
 
     @classmethod
@@ -117,7 +123,7 @@ class SqlStore:
         return self._pulse.value
 
     async def read(self, work: Callable[[View], Awaitable[T]]) -> T:
-        return await to_completion(self._read(lambda connection: work(SqlView(connection))))
+        return await self._answered(self._read(lambda connection: work(SqlView(connection))))
 
     async def _read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         async def checked(connection: AsyncConnection) -> T:
@@ -129,7 +135,7 @@ class SqlStore:
             return await self._database.read(checked)
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        return await to_completion(self._write(work))
+        return await self._answered(self._write(work))
 
     async def _write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         revision = 0  # of the last attempt; 0: it changed nothing
@@ -168,10 +174,35 @@ class SqlStore:
         raise superseded_error()
 
     async def snapshot(self, kinds: Collection[ResourceKind]) -> ChangeSet:
-        return await to_completion(self._read(lambda c: sql_log.snapshot(c, kinds)))
+        return await self._answered(self._read(lambda c: sql_log.snapshot(c, kinds)))
 
     async def changes(self, after: int, kinds: Collection[ResourceKind]) -> ChangeSet:
-        return await to_completion(self._read(lambda c: sql_log.changes_after(c, after, kinds)))
+        return await self._answered(self._read(lambda c: sql_log.changes_after(c, after, kinds)))
+
+    async def _answered(self, work: Coroutine[None, None, T]) -> T:
+        """The work's result; UnavailableError if it has none when this process's turn ends."""
+        working = asyncio.ensure_future(to_completion(work))
+        ends: set[asyncio.Future[Any]] = {working, self._turn}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await asyncio.wait([working])
+            raise
+        if not working.done():
+            self._abandoned.add(working)
+            working.add_done_callback(self._forget)
+            raise abandoned_error()
+        return working.result()
+
+    def _forget(self, work: asyncio.Future[Any]) -> None:
+        self._abandoned.discard(work)
+        if not work.cancelled():
+            work.exception()  # nobody is left to be told
+
+    def end_turn(self) -> None:
+        """Keep nobody waiting for a database that may not answer; what was asked of it may yet be done."""
+        if not self._turn.done():
+            self._turn.set_result(None)
 
     async def wait_beyond(self, revision: int) -> int:
         return await self._pulse.wait_beyond(revision)

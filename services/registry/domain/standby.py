@@ -12,6 +12,16 @@ def superseded_error() -> UnavailableError:
     )
 
 
+def abandoned_error() -> UnavailableError:
+    """The turn of this process is over before the database said what became of the call."""
+    return UnavailableError(
+        "this registry serves no more, and the database didn't say what became of this call; look before"
+        " trying again",
+        reason="SUPERSEDED",
+        retry_after=1.0,
+    )
+
+
 def standby_error() -> UnavailableError:
     """This process is not the one that serves; nothing was done, so any call may be made elsewhere."""
     return UnavailableError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import grpc
+import psutil
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from inferplane.discovery.v1 import discovery_service_pb2
 from inferplane.registry.v1 import model_pb2, model_service_pb2, watch_service_pb2
@@ -288,3 +289,24 @@ async def test_without_postgres_nobody_serves(folder: Path, own_postgres: Postgr
         await asyncio.to_thread(own_postgres.start)
         await second.until_serving()
         assert await models(second.client) == {"models/m"}
+
+
+async def test_calls_hear_of_a_database_that_stands_still(
+    folder: Path, own_postgres: PostgresServer
+) -> None:
+    """Postgres is frozen under calls: they hear UNAVAILABLE, and are not just cut off."""
+    async with two(folder, own_postgres.url) as (first, _):
+        await create(first.client, "m")
+        server = psutil.Process(own_postgres.pid)
+        frozen = [server, *server.children()]
+        for process in frozen:
+            process.suspend()
+        try:
+            calls = [asyncio.create_task(refused(create(first.client, f"n{n}"))) for n in range(5)]
+            async with asyncio.timeout(SECONDS):
+                refusals = await asyncio.gather(*calls)
+        finally:
+            for process in frozen:
+                process.resume()
+        assert {refusal.code for refusal in refusals} == {grpc.StatusCode.UNAVAILABLE}
+        assert {refusal.reason for refusal in refusals} == {"SUPERSEDED"}
