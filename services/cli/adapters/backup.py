@@ -102,7 +102,9 @@ def restore(repository: BackupRepository, order: RestoreOrder, report: Report) -
         for service in SERVICES:
             report.say(f"restoring {service}")
             notes += parts.run(service, "restore", backup.folder)
-        mesh_secrets.restore(backup.folder / SECRETS, own, manifest.state_dir)
+        mesh_secrets.restore(
+            backup.folder / SECRETS, own, manifest.state_dir, authority=not parts.stores.are_apart
+        )
     return notes
 
 

@@ -28,6 +28,11 @@ class Stores:
         """A service's state directory; `mesh` has what belongs to none of them."""
         return Path(self.state_dir.replace(_SERVICE, service)).expanduser().absolute()
 
+    @property
+    def are_apart(self) -> bool:
+        """Whether each service has a state directory of its own, as in a cluster, and not `up` one for all."""
+        return _SERVICE in self.state_dir
+
     def environment(self, service: str) -> dict[str, str]:
         """The settings of a service's program."""
         password_file = self.password_file.replace(_SERVICE, service)

@@ -35,15 +35,18 @@ def require_same(source: Path, state: Path) -> None:
             )
 
 
-def restore(source: Path, state: Path, before: str) -> None:
+def restore(source: Path, state: Path, before: str, *, authority: bool) -> None:
     """Put them in their places.
 
     Args:
         source: what `save` filled.
         state: the state directory.
         before: what it was called when they were saved.
+        authority: whether ours is among them. In a cluster `state` is the workers', who must not see its key.
     """
     for name in _names(source):
+        if not authority and name.startswith(f"{_AUTHORITY}/"):
+            continue
         content = (source / name).read_bytes()
         if name == f"{_AUTHORITY}/{_RECORD}":
             content = json.dumps(_moved(json.loads(content), before, str(state)), indent=1).encode()

@@ -317,3 +317,15 @@ def test_the_authority_moves_with_its_folder(tmp_path: Path) -> None:
     moved = CertificateAuthority(tmp_path / "target" / "ca")
     assert moved.state().signers[0].key.startswith(str(tmp_path / "target"))
     moved.issue(Subject(name="w", kind=PeerKind.WORKER), 90, None, now)
+
+
+def test_the_authority_stays_away_from_workers(tmp_path: Path) -> None:
+    """Where each service has a folder of its own, no folder gets the key that makes members of a mesh."""
+    state, repository = _a_state(tmp_path / "state"), BackupRepository(tmp_path / "repository")
+    write_secret(state / "fingerprint.key", b"of prompts")
+    CertificateAuthority(state / "ca").begin(3650, None, datetime(2030, 1, 1, tzinfo=UTC))
+    _create(repository, state)
+    _restore(repository, tmp_path / "cluster" / "{service}")
+    assert (tmp_path / "cluster" / "mesh" / "fingerprint.key").exists()
+    assert (tmp_path / "cluster" / "metering" / "admin.key").exists()
+    assert not (tmp_path / "cluster" / "mesh" / "ca").exists()
