@@ -1,13 +1,10 @@
 """The metering process: reads settings, builds the areas, serves until SIGTERM or SIGINT."""
 
 import asyncio
-import errno
 import gc
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from pathlib import Path
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
@@ -16,7 +13,7 @@ from services.metering.adapters.database import Database
 from services.metering.area import Area, Surroundings
 from services.metering.settings import MeteringSettings
 from services.rpc import address as addresses
-from services.rpc import peers, postgres, state_lock
+from services.rpc import peers, postgres, state_folder, state_lock
 from services.rpc.clock import SystemClock
 from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
@@ -36,19 +33,6 @@ _CALLERS_OF = {
     "inferplane.metering.v1.UsageService": frozenset({PeerKind.WORKER}),
     "inferplane.metering.v1.LeaseService": frozenset({PeerKind.WORKER}),
 }
-
-
-def _prepare_folder(folder: Path) -> None:
-    """Make metering's folder; FailedPreconditionError if it can't be written."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-    except OSError as error:
-        raise FailedPreconditionError(
-            f"{error.filename}: {error.strerror}; INFERPLANE_STATE_DIR must lead to a folder that this"
-            " user may write"
-        ) from error
 
 
 def _refuse_open_port(settings: MeteringSettings, security: Security) -> None:
@@ -84,7 +68,7 @@ async def surroundings(
     """The folder and the open database, and unless that is shared the folder's lock."""
     shared = _shared_store(settings)
     folder = settings.state_dir.absolute() / "metering"
-    _prepare_folder(folder)
+    state_folder.prepare(folder)
     with ExitStack() as stack:
         if shared is None:
             stack.enter_context(state_lock.held(folder / "metering.lock", "metering"))

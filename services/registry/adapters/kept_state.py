@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import os
 import time
 from collections.abc import AsyncIterator
@@ -17,7 +16,7 @@ from services.registry.adapters.memory_store import MemoryStore
 from services.registry.adapters.sql_store import SqlStore
 from services.registry.ports.tenure import SoleTenure, Tenure
 from services.registry.settings import RegistrySettings
-from services.rpc import state_lock
+from services.rpc import state_folder, state_lock
 from services.rpc.errors import FailedPreconditionError
 from services.rpc.settings import SettingsError
 
@@ -56,16 +55,7 @@ def _prepare_folder(path: Path) -> None:
             f"the database {path} has a path of {length} bytes; allowed: at most"
             f" {_LONGEST_DATABASE_PATH}; set a shorter INFERPLANE_STATE_DIR or INFERPLANE_STORE_URL"
         )
-    folder = path.parent
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-    except OSError as error:
-        raise FailedPreconditionError(
-            f"{error.filename}: {error.strerror}; INFERPLANE_STATE_DIR (or INFERPLANE_STORE_URL) must"
-            " lead to a folder that this user may write"
-        ) from error
+    state_folder.prepare(path.parent, "INFERPLANE_STATE_DIR (or INFERPLANE_STORE_URL)")
 
 
 @dataclass(frozen=True, slots=True)

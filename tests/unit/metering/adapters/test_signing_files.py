@@ -63,7 +63,7 @@ def test_files_that_are_not_what_they_say(tmp_path: Path) -> None:
     with pytest.raises(FailedPreconditionError):
         SigningFiles(folder).has(other)
     assert not signer.has("missing")
-    with pytest.raises(InternalError, match="is gone"):
+    with pytest.raises(InternalError, match="missing is not in"):
         signer.sign("missing", {})
 
 
