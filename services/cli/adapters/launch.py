@@ -13,7 +13,13 @@ from services.cli.adapters.access import credential_of
 from services.cli.adapters.edge_target import edge_tls
 from services.cli.adapters.mesh import Mesh, MeshSettings, metrics_targets
 from services.cli.adapters.narrator import Narrator
-from services.cli.adapters.readiness import KeyRefusedError, wait_behind, wait_edge, wait_serving
+from services.cli.adapters.readiness import (
+    KeyRefusedError,
+    wait_behind,
+    wait_edge,
+    wait_listening,
+    wait_serving,
+)
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
 from services.cli.domain.exit_code import StartError
 from services.cli.drivers.supervisor import Supervisor
@@ -140,7 +146,9 @@ class Launch:
     async def _until_answering(self, edge: str, workers: int) -> None:
         if edge_tls().is_on:
             services = self._mesh.services
-            await wait_behind(services.registry, services.router, workers)
+            keyed = self._settings.auth == "required"
+            await wait_behind(services.registry, services.router, workers, asks_for_keys=keyed)
+            await wait_listening(self._settings.edge)
             return
         key = credential_of(self._state)
         await wait_edge(edge, workers, key.metadata if key else ())

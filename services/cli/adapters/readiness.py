@@ -1,5 +1,6 @@
 """Waits until services answer: by their own health, and through the edge as any client would."""
 
+import asyncio
 from collections.abc import Callable
 
 import grpc
@@ -10,6 +11,7 @@ from inferplane.registry.v1 import endpoint_service_pb2, endpoint_service_pb2_gr
 from inferplane.router.v1 import router_service_pb2, router_service_pb2_grpc
 
 from services.cli.adapters.keyed_channel import KeyedChannel, Pairs
+from services.rpc.address import Address
 
 _QUICK_RECONNECT = [
     # A service that starts is ready any moment; grpc's own back-off would add up to seconds.
@@ -93,10 +95,10 @@ async def wait_edge(address: str, workers: int, key: Pairs = ()) -> None:
                 await _wait_workers(discovery, workers)
 
 
-async def wait_behind(registry: str, router: str, workers: int) -> None:
+async def wait_behind(registry: str, router: str, workers: int, *, asks_for_keys: bool) -> None:
     """The same where the edge speaks TLS, of which nothing is known here: asked of those behind it.
 
-    Return once an Envoy has taken all that the router has for it, and so many workers are alive.
+    Return once an Envoy has taken all that the router has for it, who may call included, and so many workers are alive.
     """
     await wait_serving(registry)
     async with (
@@ -111,8 +113,21 @@ async def wait_behind(registry: str, router: str, workers: int) -> None:
         async for attempt in _attempts():
             with attempt:
                 status = await stub.GetStatus(router_service_pb2.GetStatusRequest(), timeout=2)
-                if not any(envoy.in_sync for envoy in status.envoys):
+                is_told = status.policy_known or not asks_for_keys
+                if not (is_told and any(envoy.in_sync for envoy in status.envoys)):
                     raise _NotYetError
+
+
+async def wait_listening(edge: Address) -> None:
+    """Return once somebody takes connections there. Envoy begins to when it knows which services are well."""
+    async for attempt in _attempts(lambda error: isinstance(error, OSError)):
+        with attempt:
+            if edge.path is not None:
+                _, writer = await asyncio.open_unix_connection(edge.path)
+            else:
+                # The address of all addresses is this machine, too (ip(7)).
+                _, writer = await asyncio.open_connection(edge.host, edge.port)
+            writer.close()
 
 
 class _Patience:

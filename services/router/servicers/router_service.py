@@ -7,6 +7,7 @@ from inferplane.router.v1 import router_service_pb2 as pb
 from inferplane.router.v1.router_service_pb2_grpc import RouterServiceServicer
 
 from services.router.domain.publication import Publication
+from services.router.domain.snapshot import Kind
 from services.router.domain.topology import RoutedEndpoint
 from services.router.drivers.board import Board
 from services.router.drivers.publisher import Publisher
@@ -32,6 +33,7 @@ class RouterServicer(RouterServiceServicer):
         )
         if publication is not None:
             response.snapshot_version = publication.snapshot.version
+            response.policy_known = Kind.FILTER not in publication.snapshot.unknown
             response.publish_time.CopyFrom(_timestamp(publication.time))
             response.endpoints.extend(_endpoint(e) for e in publication.topology.endpoints)
         return response
