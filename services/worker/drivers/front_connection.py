@@ -71,7 +71,7 @@ class FrontConnection(asyncio.Protocol):
         self._desk = desk
         self._read_head = desk.heads.read
         self._methods = desk.methods
-        self._streams = desk.streams
+        self._may_only_ask = False
         self.max_message_bytes = desk.max_message_bytes
         self.arriving = desk.arriving
         self.codec: Codec = desk.make_codec(self)
@@ -278,7 +278,7 @@ class FrontConnection(asyncio.Protocol):
         ended: bool,
     ) -> None:
         """A call of many messages; any other is not served. Raises UnimplementedError."""
-        method = self._streams.get(head.path)
+        method = None if self._may_only_ask else self._desk.streams.get(head.path)
         if method is None:
             shown = head.path[:256].decode("utf-8", "replace")
             raise UnimplementedError(
@@ -322,5 +322,5 @@ class FrontConnection(asyncio.Protocol):
             return False
         methods = self._desk.methods
         self._methods = {path: methods[path] for path in methods if path.startswith(_HEALTH)}
-        self._streams = {}
+        self._may_only_ask = True
         return True

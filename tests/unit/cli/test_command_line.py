@@ -47,6 +47,7 @@ def test_commands_are_those_promised() -> None:
         "projects create", "projects list", "projects get", "projects update",
         "keys create", "keys list", "keys get", "keys update", "keys rotate", "keys revoke", "keys rotate-signing",
         "limits set", "limits get",
+        "backup create", "backup list", "backup verify", "backup restore", "backup prune",
         "ca init", "ca issue", "ca list", "ca renew", "ca rotate", "ca show",
         "budget set", "budget list", "budget get", "budget delete",
         "usage request", "usage export",

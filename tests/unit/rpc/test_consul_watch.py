@@ -35,7 +35,7 @@ def listed(*names: str, index: str | None = "7", **headers: str) -> Reply:
     """An answer of health/service."""
     services = []
     for name in names:
-        worker = worker_pb2.Worker(name=name, address="unix:/w.sock")
+        worker = worker_pb2.Worker(name=name, address=f"unix:/{name}.sock")
         meta = consul_worker.metadata(worker, 1, 5.0)
         check = {"CheckID": "service:x", "ServiceID": "x", "Status": "passing"}
         services.append({"Service": {"Meta": meta}, "Checks": [check]})
