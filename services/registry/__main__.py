@@ -206,10 +206,11 @@ def register(server: RpcServer, parts: Parts) -> None:
     RepositoryService(parts.repository).add_to(server.grpc)
 
 
-def state_metrics(parts: Parts) -> StateMetrics:
-    """Gauges of what the registry holds."""
+def state_metrics(parts: Parts, guard: StandbyGuard) -> StateMetrics:
+    """Gauges of what the registry holds, and of whether it is the one that serves."""
     return StateMetrics(
         {
+            "active": ("1 while this process serves, 0 while it stands by.", lambda: guard.serving),
             "revision": ("Newest revision.", lambda: parts.store.revision),
             "blob_bytes": ("Bytes of complete contents.", lambda: parts.blobs.total_bytes),
             "watchers": ("Open watches of resources.", lambda: parts.watches.readers),
@@ -228,11 +229,11 @@ async def serve(
         routes = await stack.enter_async_context(open_routes(settings, security))
         parts = build(settings, state, routes)
         stack.push_async_callback(parts.tenure.end)
-        metrics.register(state_metrics(parts))
-        serve_metrics(settings.metrics_address)
         guard = StandbyGuard(
             peers.guard(settings.registry_address, security, _CALLERS, _CALLERS_OF)
         )
+        metrics.register(state_metrics(parts, guard))
+        serve_metrics(settings.metrics_address)
         server = RpcServer(
             address=settings.registry_address,
             max_message_bytes=max(settings.max_message_bytes, _LEAST_MESSAGE_BYTES),

@@ -271,7 +271,7 @@ async def test_a_reader_that_does_not_read_costs_nothing(served: Client) -> None
 
 
 async def test_metrics(served: Client, metrics: CollectorRegistry) -> None:
-    """Calls are counted by method and code; revision, bytes, watchers and leases are there."""
+    """Calls are counted by method and code; revision, bytes, watchers and leases are there; it is active."""
     await refused(served.models.GetModel(models_pb.GetModelRequest(name="models/none")))
     await register(served, worker())
     watch = served.watches.Watch(watch_pb.WatchRequest())
@@ -279,6 +279,7 @@ async def test_metrics(served: Client, metrics: CollectorRegistry) -> None:
     text = generate_latest(metrics).decode()
     method = 'method="/inferplane.registry.v1.ModelService/GetModel"'
     assert f'inferplane_rpc_calls_total{{code="NOT_FOUND",{method}}} 1.0' in text
+    assert "inferplane_registry_active 1.0" in text
     assert "inferplane_registry_watchers 1.0" in text
     assert "inferplane_registry_leases 1.0" in text
     assert "inferplane_registry_blob_bytes 107.0" in text

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import signal
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from inferplane.discovery.v1 import discovery_service_pb2
 from inferplane.registry.v1 import model_pb2, model_service_pb2, watch_service_pb2
 
+from services.rpc.address import free_port
 from tests.integration.registry.client import MODEL, Client, refused
 from tests.integration.registry.registry_process import end, launch
 from tests.postgres import PostgresServer
@@ -33,6 +35,7 @@ class Registry:
         self._folder = folder
         self._address = f"unix:{folder}/{name}.sock"
         self._store_url = store_url
+        self._metrics = f"127.0.0.1:{free_port()}"
         self.process: asyncio.subprocess.Process | None = None
         self.client = Client(self._address)
 
@@ -42,6 +45,7 @@ class Registry:
             self._folder,
             registry_address=self._address,
             store_url=self._store_url,
+            metrics_address=self._metrics,
             takeover_seconds="2",
         )
         async with asyncio.timeout(SECONDS):
@@ -63,6 +67,18 @@ class Registry:
             async for answer in stub.Watch(health_pb2.HealthCheckRequest()):
                 if answer.status == SERVING:
                     return
+
+    async def active(self) -> bool:
+        """What its metrics say."""
+        page = await asyncio.to_thread(self._read_metrics)
+        (value,) = (
+            line.split()[1] for line in page if line.startswith("inferplane_registry_active ")
+        )
+        return float(value) == 1
+
+    def _read_metrics(self) -> list[str]:
+        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=SECONDS) as page:
+            return str(page.read().decode()).splitlines()
 
     async def end(self, number: signal.Signals) -> tuple[int, str]:
         """Send a signal and wait for the end."""
@@ -204,9 +220,14 @@ async def load_on(registries: tuple[Registry, ...]) -> AsyncIterator[Load]:
 
 
 async def test_one_stands_by(folder: Path, postgres_url: str) -> None:
-    """1. it refuses calls in words that clients understand; 2. it ends at SIGTERM; 3. it takes over at the other's."""
+    """1. it refuses calls in words that clients understand; 2. it ends at SIGTERM; 3. it takes over at the other's.
+
+    Metrics say at each point which one is active.
+    """
     async with two(folder, postgres_url) as (first, second), load_on((first, second)) as load:
         assert not await second.serves()
+        assert await first.active()
+        assert not await second.active()
         refusal = await refused(create(second.client, "m"))
         assert refusal.code is grpc.StatusCode.UNAVAILABLE
         assert refusal.reason == "STANDBY"
@@ -221,6 +242,7 @@ async def test_one_stands_by(folder: Path, postgres_url: str) -> None:
         assert code == 0
         assert "Traceback" not in said
         await second.until_serving()
+        assert await second.active()
         await load.goes_on()
 
 
