@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -62,6 +62,7 @@ from services.rpc import peers
 from services.rpc.address import are_several
 from services.rpc.channel import connect
 from services.rpc.clock import Clock, SystemClock
+from services.rpc.completion import done_before
 from services.rpc.errors import InferplaneError, UnavailableError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.peer_kind import PeerKind
@@ -248,7 +249,7 @@ async def serve(
         await server.start([*_SERVICES, *SERVICES])
         superseded = False
         try:
-            if parts.tenure.sole or await _unless(stop, _begin(parts)):
+            if parts.tenure.sole or await done_before(stop, asyncio.create_task(_begin(parts))):
                 superseded = await _serve_tenure(server, parts, guard, stop)
         finally:
             grace = _SUPERSEDED_SECONDS if superseded else settings.drain_seconds
@@ -264,19 +265,6 @@ async def serve(
 async def _begin(parts: Parts) -> None:
     await parts.tenure.begin()
     await parts.reaper.sweep()
-
-
-async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
-    """Do the work; False if `stop` was set before its end."""
-    working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    await asyncio.wait([working, stopped], return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if not working.done():
-        working.cancel()
-        await asyncio.wait([working])
-        return False
-    working.result()
-    return True
 
 
 async def _serve_tenure(
@@ -295,7 +283,7 @@ async def _serve_tenure(
             background.create_task(parts.store.follow()),
         ]
         await doubt(doubtful=False)
-        if await _unless(stop, parts.tenure.over(doubt)):
+        if await done_before(stop, asyncio.create_task(parts.tenure.over(doubt))):
             guard.serving = False
         for task in tasks:
             task.cancel()

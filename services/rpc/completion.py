@@ -1,4 +1,4 @@
-"""Work that ends once begun, also when the caller that waits for it goes away."""
+"""Work that ends once begun, also when its caller goes away; and work that is given up when the process is to stop."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,3 +19,19 @@ async def to_completion(work: Coroutine[Any, Any, T]) -> T:
             # Nobody is left to be told; asked for, so that it is not reported as never retrieved.
             task.exception()
         raise
+
+
+async def done_before(stop: asyncio.Event, work: asyncio.Task[T]) -> bool:
+    """Wait for the work: True at its end, or its error raised; False once `stop` is set, and the work cancelled."""
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+            return True
+        return False
+    finally:
+        stopped.cancel()
+        if not work.done():
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)

@@ -15,6 +15,7 @@ import structlog
 import uvloop
 
 from services.rpc import channel, server, settings, telemetry
+from services.rpc.completion import done_before
 from services.rpc.names import WorkerName
 from services.worker.accounting import accounting
 from services.worker.adapters import machine
@@ -91,7 +92,10 @@ async def serve(config: WorkerSettings) -> None:
         rpc.serve(_answer_source(config, roster, worker, looked_at))
         bound = await rpc.start()
         stack.push_async_callback(rpc.stop, _LAST_GRACE)
-        identity = _identity(config, name, await reached_at(config, bound))
+        place = asyncio.create_task(reached_at(config, bound))
+        if not await done_before(stop, place):
+            return  # nobody has been told of this worker yet
+        identity = _identity(config, name, place.result())
         lease = await registration(config, security, identity, stack)
         follower = AssignmentFollower(RegistryAssignments(registry), config.pool, roster.assign)
         async with asyncio.TaskGroup() as tasks:

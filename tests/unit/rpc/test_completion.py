@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.rpc.completion import to_completion
+from services.rpc.completion import done_before, to_completion
 from services.rpc.errors import UnavailableError
 from services.rpc.pulse import Pulse
 
@@ -41,6 +41,22 @@ async def test_results_and_errors_pass() -> None:
     assert await to_completion(asyncio.sleep(0, "result")) == "result"
     with pytest.raises(KeyError):
         await to_completion(fail())
+
+
+async def test_work_is_given_up_when_the_process_is_to_stop() -> None:
+    """1. work that ends first is done, and its error is raised; 2. told to stop, it is cancelled and waited for."""
+    stop = asyncio.Event()
+    assert await done_before(stop, asyncio.create_task(asyncio.sleep(0)))
+
+    async def fail() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        await done_before(stop, asyncio.create_task(fail()))
+    endless = asyncio.create_task(asyncio.Event().wait())
+    asyncio.get_running_loop().call_soon(stop.set)
+    assert not await done_before(stop, endless)
+    assert endless.cancelled()
 
 
 async def test_a_pulse_skips_to_the_newest() -> None:

@@ -1,7 +1,10 @@
 """Where a worker says that it is reached."""
 
+import asyncio
+
 import pytest
 
+from services.rpc.completion import done_before
 from services.rpc.errors import FailedPreconditionError, UnavailableError
 from services.rpc.settings import SettingsError, load
 from services.worker import reach
@@ -34,6 +37,16 @@ async def test_what_it_cannot_find_out_is_asked_for(monkeypatch: pytest.MonkeyPa
     config = load(WorkerSettings, registry_address="registry.invalid:81")
     with pytest.raises(UnavailableError, match="INFERPLANE_ADVERTISED_ADDRESS"):
         await reached_at(config, "0.0.0.0:85")
+
+
+async def test_it_looks_no_longer_than_it_is_to_run() -> None:
+    """Asked to stop while the registry's name is not found, a worker looks for it no more."""
+    config = load(WorkerSettings, registry_address="registry.invalid:81")
+    stop = asyncio.Event()
+    looking = asyncio.create_task(reached_at(config, "0.0.0.0:85"))
+    asyncio.get_running_loop().call_soon(stop.set)
+    assert not await done_before(stop, looking)
+    assert looking.cancelled()
 
 
 def test_a_name_is_not_advertised() -> None:
