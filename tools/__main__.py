@@ -11,12 +11,13 @@ from tools.bootstrap import SetupError, one_at_a_time, places
 
 TEST_HELP = """usage: inferplane test [PYTEST ARGUMENT ...]
 
-Without arguments: ruff (rules, format), strict types, import contracts, buf lint, buf breaking, then all tests.
-Every step runs even if one before it failed; the exit code is 0 only if all passed.
+Without arguments: ruff (rules, format), strict types, import contracts, buf lint, buf breaking, then all tests that
+need nothing but Python. Every step runs even if one before it failed; the exit code is 0 only if all passed.
 
 With arguments: only pytest, with these arguments, e.g.
   inferplane test tests/unit/router -x
   inferplane test -k watch
+  inferplane test -m extended        what needs Postgres (a package has it), Consul or minutes
 """
 
 

@@ -25,15 +25,18 @@ _COMPUTING_TESTS = (
     "tests/unit/worker/llm/adapters",
     "tests/unit/worker/llm/domain",
 )
-_MESH_TESTS = ["tests/e2e", "tests/integration/cli", "tests/integration/router"]
+_COMPUTING = "tests of the repository, and those that only compute"
+_MESH_TESTS = ("tests/e2e", "tests/integration/router")
+_WORKER_TESTS = ("tests/integration/worker",)
+_CHOICE = ("-m", "not extended")  # see tests/README.md
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lane:
-    """Tests that run beside the others; what they print follows at the end."""
+    """Commands that run beside the others; what they print follows at the end."""
 
     name: str
-    paths: Sequence[str]
+    command: Sequence[str]
     niceness: int = 0
 
 
@@ -108,28 +111,33 @@ def pytest_check(arguments: Sequence[str]) -> Check:
 
 
 def run_tests(root: Path) -> bool:
-    """All tests, in lanes side by side: most of the time they wait for processes."""
-    lanes = _lanes(root)
-    elsewhere = [path for lane in lanes for path in lane.paths]
-    runs = [FirstRun(root, str(number)) for number in range(len(lanes) + 1)]
+    """All tests that are not `extended`, in lanes side by side: most of the time they wait for processes."""
+    paths = _paths_of_lanes(root)
+    runs = [FirstRun(root, str(number)) for number in range(len(paths) + 1)]
+    lanes = [
+        _Lane(
+            name=name,
+            command=_pytest(run, *chosen),
+            # Those that only compute may give way to those that wait for processes.
+            niceness=10 if name == _COMPUTING else 0,
+        )
+        for (name, chosen), run in zip(paths.items(), runs[1:], strict=True)
+    ]
+    elsewhere = [f"--ignore={path}" for chosen in paths.values() for path in chosen]
     with ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in lanes]
         running = [
             stack.enter_context(
                 subprocess.Popen(
-                    [
-                        *("nice", "-n", str(lane.niceness)),
-                        *pytest_check([*run.arguments(), *lane.paths]).command,
-                    ],
+                    ["nice", "-n", str(lane.niceness), *lane.command],
                     cwd=root,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                 )
             )
-            for lane, run, output in zip(lanes, runs[1:], outputs, strict=True)
+            for lane, output in zip(lanes, outputs, strict=True)
         ]
-        ignored = [f"--ignore={path}" for path in elsewhere]
-        codes = [run_interruptibly(pytest_check([*runs[0].arguments(), *ignored]).command, root)]
+        codes = [run_interruptibly(_pytest(runs[0], *elsewhere), root)]
         for lane, process, output in zip(lanes, running, outputs, strict=True):
             codes.append(process.wait())
             print(f"-- {lane.name}", flush=True)
@@ -143,17 +151,17 @@ def run_tests(root: Path) -> bool:
     return not any(codes)
 
 
-def _lanes(root: Path) -> list[_Lane]:
+def _pytest(run: FirstRun, *arguments: str) -> Sequence[str]:
+    return pytest_check([*run.arguments(), *_CHOICE, *arguments]).command
+
+
+def _paths_of_lanes(root: Path) -> dict[str, Sequence[str]]:
     own = sorted(str(path.relative_to(root)) for path in (root / "tests/unit").glob("test_*.py"))
-    return [
-        # They only compute, and so may give way to those that wait for processes.
-        _Lane(
-            name="tests of the repository, and those that only compute",
-            paths=[*own, *_COMPUTING_TESTS],
-            niceness=10,
-        ),
-        _Lane(name="tests of whole meshes", paths=_MESH_TESTS),
-    ]
+    return {
+        _COMPUTING: [*own, *_COMPUTING_TESTS],
+        "tests of whole meshes and of the edge": _MESH_TESTS,
+        "tests of worker processes": _WORKER_TESTS,
+    }
 
 
 def run_interruptibly(command: Sequence[str], root: Path) -> int:

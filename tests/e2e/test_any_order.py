@@ -18,6 +18,8 @@ from tests.e2e.mesh import Mesh
 from tests.mesh_certificates import MeshCertificates
 from tests.models import good
 
+pytestmark = pytest.mark.extended
+
 _SECONDS = 60.0
 _PORTS = ("edge", "metrics", "registry", "router", "metering", "worker")
 _KINDS = {"edge": PeerKind.EDGE, "worker": PeerKind.WORKER}

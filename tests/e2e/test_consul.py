@@ -17,7 +17,7 @@ from tests.e2e import mesh as meshes
 from tests.e2e.mesh import Mesh
 from tests.e2e.oip_calls import digit_samples
 
-pytestmark = needs_consul
+pytestmark = [pytest.mark.extended, needs_consul]
 
 _RATE = 100.0  # calls a second
 _MOST = 32  # in flight

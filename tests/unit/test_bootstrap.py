@@ -152,6 +152,7 @@ def test_first_use_makes_the_environment(checkout: Places) -> None:
     assert not bootstrap.venv_is_ready(checkout, "dev")
 
 
+@pytest.mark.extended  # makes a whole environment
 def test_an_interrupted_set_up_is_made_anew(checkout: Places) -> None:
     """An environment without its stamp is unfinished, and what it holds is not trusted."""
     checkout.venv.mkdir()
@@ -163,6 +164,7 @@ def test_an_interrupted_set_up_is_made_anew(checkout: Places) -> None:
     assert bootstrap.venv_is_ready(checkout, "runtime")
 
 
+@pytest.mark.extended  # makes a whole environment
 def test_changed_locks_are_installed_in_place(checkout: Places) -> None:
     """When only the locks changed the environment is kept, and a development environment stays one."""
     bootstrap.set_up_venv(checkout, "dev")
@@ -176,6 +178,7 @@ def test_changed_locks_are_installed_in_place(checkout: Places) -> None:
     assert bootstrap.venv_is_ready(checkout, "dev")
 
 
+@pytest.mark.extended  # makes a whole environment
 def test_a_wrong_hash_is_refused_in_pips_words(checkout: Places) -> None:
     """A package that is not the locked one fails the set-up, and the next use tries again."""
     checkout.lock_file("runtime").write_text(f"plain==1.0 --hash=sha256:{'0' * 64}\n")

@@ -95,6 +95,7 @@ __import__(sys.argv[1])
 """
 
 
+@pytest.mark.extended  # for images only
 @pytest.mark.parametrize(
     ("image", "module"),
     [

@@ -30,6 +30,8 @@ from tests.integration.metering.test_ledger_process import record, request_of, t
 from tests.integration.registry.client import read, refused
 from tests.postgres import Databases
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(params=["sqlite to postgres", "postgres to sqlite"])
 def places(

@@ -21,7 +21,7 @@ from tests.consul_agent import ConsulAgent, eventually, needs_consul
 from tests.discovery_parts import LEASE, identity
 from tests.integration.registry.client import Client, read, refused
 
-pytestmark = needs_consul
+pytestmark = [pytest.mark.extended, needs_consul]
 
 _ADD = VersionName("add", "1")
 

@@ -27,6 +27,8 @@ from tests.integration.router.test_processes import Caller, Mesh
 from tests.integration.router.waiting import until
 from tests.mesh_certificates import MeshCertificates
 
+pytestmark = pytest.mark.extended
+
 _SECONDS = 90.0
 
 

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from services.router.domain.topology import Endpoint, Target
 from tests.integration.router.edge import DIGITS, V1, EdgeUnderTest
 from tests.integration.router.load import Outcome, callers
 from tests.integration.router.waiting import until
+
+pytestmark = pytest.mark.extended
 
 _ROOT = Path(__file__).parents[3]
 _SECONDS = 90.0

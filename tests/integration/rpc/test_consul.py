@@ -27,7 +27,7 @@ from tests.consul_agent import ACLS, MANAGEMENT, ConsulAgent, eventually, needs_
 from tests.discovery_parts import LEASE, V1, beating, heard, identity, report
 from tests.mesh_certificates import MeshCertificates
 
-pytestmark = needs_consul
+pytestmark = [pytest.mark.extended, needs_consul]
 
 _DEPLOY = Path(__file__).parents[3] / "deploy" / "consul"
 
