@@ -5,24 +5,28 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from services.metering import budgets, identity, ledger
 from services.metering.adapters.database import Database
+from services.metering.adapters.shared_folder import require_shared
 from services.metering.area import Area, Surroundings
 from services.metering.settings import MeteringSettings
 from services.rpc import address as addresses
-from services.rpc import peers, postgres, state_folder, state_lock
+from services.rpc import peers, state_folder, state_lock
 from services.rpc.clock import SystemClock
 from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.peer_kind import PeerKind
-from services.rpc.postgres import Target
 from services.rpc.server import RpcServer, stop_requested
 from services.rpc.settings import SettingsError, load
 from services.rpc.telemetry import configure_logs, serve_metrics
 from services.rpc.tls import Security
+
+if TYPE_CHECKING:
+    from services.rpc.postgres import Target
 
 _LEAST_MESSAGE_BYTES = 8 * 1024 * 1024  # what pages, watch responses and batches of usage need
 # Who may call over TLS: the edge, for callers whose keys it has checked; the others have services of their own.
@@ -48,11 +52,14 @@ def _refuse_open_port(settings: MeteringSettings, security: Security) -> None:
         )
 
 
-def _shared_store(settings: MeteringSettings) -> Target | None:
+def _shared_store(settings: MeteringSettings) -> "Target | None":
     """The Postgres that is to be used, if any; SettingsError if it is nothing that is known."""
     url = settings.store_url
     if not url or url == "memory:" or url.startswith("sqlite:"):
         return None  # these are the registry's, which has the same variable
+    # The driver takes its time to import; who needs none begins at once.
+    from services.rpc import postgres
+
     found = postgres.target(url, settings.store_password_file, "metering")
     if found is None:
         raise SettingsError(
@@ -65,7 +72,7 @@ def _shared_store(settings: MeteringSettings) -> Target | None:
 async def surroundings(
     settings: MeteringSettings, metrics: CollectorRegistry
 ) -> AsyncIterator[Surroundings]:
-    """The folder and the open database, and unless that is shared the folder's lock."""
+    """The open database and its folder: this process's alone, or the one of all processes on a shared database."""
     shared = _shared_store(settings)
     folder = settings.state_dir.absolute() / "metering"
     state_folder.prepare(folder)
@@ -73,6 +80,7 @@ async def surroundings(
         if shared is None:
             stack.enter_context(state_lock.held(folder / "metering.lock", "metering"))
         async with Database.open(shared or folder / "metering.db") as database:
+            await require_shared(database, folder)
             yield Surroundings(
                 settings=settings,
                 database=database,

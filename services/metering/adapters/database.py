@@ -4,23 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import sqlalchemy as sa
 import structlog
-import tenacity
-from psycopg.types.numeric import IntLoader
-from sqlalchemy import Connection, MetaData, event
+from sqlalchemy import Connection, MetaData
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from services.metering.adapters.news import CHANNEL, Follower, News
-from services.rpc import postgres, schema, sqlite
+from services.metering.adapters.news import Follower
+from services.rpc import schema, sqlite
 from services.rpc.completion import to_completion
-from services.rpc.errors import FailedPreconditionError, UnavailableError
-from services.rpc.postgres import Target
-from services.rpc.postgres_listener import Listener
-from services.rpc.postgres_lock import SessionLock
+from services.rpc.errors import FailedPreconditionError
 from services.rpc.sqlite import open_engine, read_transaction, write_transaction
+
+if TYPE_CHECKING:  # Postgres's driver takes its time to import; who has a file begins without it
+    from services.metering.adapters.shared_database import SharedDatabase
+    from services.rpc.postgres import Target
 
 T = TypeVar("T")
 
@@ -31,11 +30,9 @@ metadata = MetaData()  # of the tables of all areas
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _SERVICE = "metering"
 _OF_THE_REGISTRY = {"blob_uses", "log_bounds"}  # tables that only it has
-_WRITES = postgres.lock_key(_SERVICE, "writes")
 _SILENT_SECONDS = (
     10.0  # without the database after which this process doesn't serve; it is looked at each second
 )
-_LOCK_SECONDS = 15.0  # of silence after which another process may do what one was to do alone
 
 
 def migrate(connection: Connection, to: str = "head") -> None:
@@ -65,14 +62,14 @@ class Database:
     work may be run again from its beginning, if the connection was lost before anything was committed.
     """
 
-    def __init__(self, engine: AsyncEngine, shared: "Shared | None" = None) -> None:
+    def __init__(self, engine: AsyncEngine, shared: "SharedDatabase | None" = None) -> None:
         self._engine = engine
         self._shared = shared
         self._writing = asyncio.Lock()
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, store: Path | Target) -> AsyncIterator["Database"]:
+    async def open(cls, store: "Path | Target") -> AsyncIterator["Database"]:
         """Open or make the database and bring its schema up to date; of processes that start at once, one does."""
         opened = cls._open_file(store) if isinstance(store, Path) else cls._open_shared(store)
         async with opened as database:
@@ -92,13 +89,11 @@ class Database:
 
     @classmethod
     @asynccontextmanager
-    async def _open_shared(cls, target: Target) -> AsyncIterator["Database"]:
-        engine = postgres.open_engine(target)
-        _read_whole_numbers(engine.sync_engine)
-        try:
-            yield cls(engine, Shared(target, await _begun(engine)))
-        finally:
-            await engine.dispose()
+    async def _open_shared(cls, target: "Target") -> AsyncIterator["Database"]:
+        from services.metering.adapters import shared_database
+
+        async with shared_database.opened(target, migrate) as shared:
+            yield cls(shared.engine, shared)
 
     @property
     def process(self) -> int | None:
@@ -121,14 +116,15 @@ class Database:
         """
         if self._shared is None:
             return
-        listener = Listener(self._shared.target, CHANNEL, self._heard, every=1.0)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(listener.run())
+            tasks.create_task(self._shared.listen(self._heard))
             tasks.create_task(self._watch(self._shared, lost, found))
 
     @staticmethod
     async def _watch(
-        shared: "Shared", lost: Callable[[], Awaitable[None]], found: Callable[[], Awaitable[None]]
+        shared: "SharedDatabase",
+        lost: Callable[[], Awaitable[None]],
+        found: Callable[[], Awaitable[None]],
     ) -> None:
         was_reached = True
         while True:
@@ -152,14 +148,12 @@ class Database:
         if self._shared is not None:
             await to_completion(self._catch_up(self._shared))
 
-    async def _catch_up(self, shared: "Shared") -> None:
+    async def _catch_up(self, shared: "SharedDatabase") -> None:
         news = shared.news
         async with (
             self._writing
         ):  # so that what it reads is not older than what a write here has told
-            await self._on_postgres(
-                postgres.read(self._engine, lambda c: c.run_sync(news.catch_up))
-            )
+            await shared.read(lambda c: c.run_sync(news.catch_up))
             shared.heard.set()
 
     @asynccontextmanager
@@ -168,8 +162,7 @@ class Database:
         if self._shared is None:
             yield
             return
-        key = postgres.lock_key(_SERVICE, purpose)
-        async with SessionLock(self._shared.target, key, ttl=_LOCK_SECONDS).held():
+        async with self._shared.alone(purpose):
             yield
 
     async def read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
@@ -178,7 +171,7 @@ class Database:
 
     async def _read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         if self._shared is not None:
-            return await self._on_postgres(postgres.read(self._engine, work))
+            return await self._shared.read(work)
         with sqlite.translated(_SERVICE):
             async with read_transaction(self._engine) as connection:
                 return await work(connection)
@@ -188,11 +181,10 @@ class Database:
         return await asyncio.to_thread(self._read_apart, work)
 
     def _read_apart(self, work: Callable[[sa.Connection], T]) -> T:
-        if self._shared is None:
-            with sqlite.translated(_SERVICE):
-                return _in_file(str(self._engine.url.database), work)
-        with postgres.translated(_SERVICE):
-            return _in_postgres(self._shared.target, work)
+        if self._shared is not None:
+            return self._shared.read_apart(work)
+        with sqlite.translated(_SERVICE):
+            return _in_file(str(self._engine.url.database), work)
 
     async def write(
         self,
@@ -215,7 +207,7 @@ class Database:
     ) -> T:
         async with self._writing:
             if self._shared is not None:
-                result = await self._write_shared(self._shared.news, work)
+                result = await self._write_shared(self._shared, work)
                 self._shared.heard.set()
             else:
                 with sqlite.translated(_SERVICE):
@@ -225,56 +217,15 @@ class Database:
                 committed(result)
             return result
 
-    async def _write_shared(self, news: News, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+    @staticmethod
+    async def _write_shared(
+        shared: "SharedDatabase", work: Callable[[AsyncConnection], Awaitable[T]]
+    ) -> T:
         async def signed(connection: AsyncConnection) -> T:
-            await connection.run_sync(news.sign)
+            await connection.run_sync(shared.news.sign)
             return await work(connection)
 
-        return await self._on_postgres(
-            postgres.write(self._engine, signed, _WRITES, news.is_signed)
-        )
-
-    @staticmethod
-    async def _on_postgres(work: Awaitable[T]) -> T:
-        with postgres.translated(_SERVICE):
-            return await work
-
-
-class Shared:
-    """What a shared database has besides."""
-
-    __slots__ = ("heard", "news", "target")
-
-    def __init__(self, target: Target, news: News) -> None:
-        self.target = target
-        self.news = news
-        self.heard = asyncio.Event()  # that everything was taken over
-
-
-async def _begun(engine: AsyncEngine) -> News:
-    """The schema brought up to date, once Postgres is there: all of a cluster may have been started at once."""
-    retrying = tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception_type(UnavailableError),
-        wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
-        before_sleep=lambda state: _log.warning(
-            "waiting for the database", reason=str(state.outcome and state.outcome.exception())
-        ),
-    )
-
-    async def begin() -> News:
-        with postgres.translated(_SERVICE):
-            await postgres.migrated(engine, _WRITES, migrate)
-            return await postgres.write(engine, News.begun, _WRITES)
-
-    return await retrying(begin)
-
-
-def _read_whole_numbers(engine: sa.Engine) -> None:
-    """Sums of 64-bit numbers come as `numeric`, and all numbers here are whole."""
-
-    @event.listens_for(engine, "connect")
-    def connected(_connection: object, record: Any) -> None:
-        record.driver_connection.adapters.register_loader("numeric", IntLoader)
+        return await shared.write(signed)
 
 
 def _in_file(path: str, work: Callable[[sa.Connection], T]) -> T:
@@ -288,21 +239,5 @@ def _in_file(path: str, work: Callable[[sa.Connection], T]) -> T:
                 return work(connection)
             finally:
                 connection.exec_driver_sql("ROLLBACK")
-    finally:
-        engine.dispose()
-
-
-def _in_postgres(target: Target, work: Callable[[sa.Connection], T]) -> T:
-    engine = postgres.open_blocking_engine(target)
-    _read_whole_numbers(engine)
-    try:
-        with engine.connect() as plain:
-            connection = plain.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
-            # It reads everything, and computes in between.
-            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
-            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            return work(connection)
     finally:
         engine.dispose()
