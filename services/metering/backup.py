@@ -60,7 +60,7 @@ class MeteringPart:
             metadata=metadata,
             migrate=migrate,
             telling=("projects", "ledger_entries", "budgets"),
-            passing=("lease_holders", "metering_changes", "metering_writers"),
+            passing=("lease_holders", "metering_changes", "metering_folder", "metering_writers"),
         )
 
     def create(self, place: BackupPlace) -> Mapping[str, Any]:

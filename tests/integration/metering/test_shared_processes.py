@@ -283,6 +283,19 @@ async def test_a_process_without_its_database_can_be_stopped(folder: Path) -> No
     assert code == 0, said
 
 
+async def test_a_process_with_a_folder_of_its_own_does_not_start(
+    folder: Path, postgres_url: str
+) -> None:
+    """It would make a signing key where the others don't find it: it ends, and says which setting is wrong."""
+    async with pair(folder, postgres_url):
+        alone = await launch(folder / "alone", store_url=postgres_url)
+        code, said = await end(alone, None)
+        assert code == 1
+        assert "INFERPLANE_STATE_DIR" in said
+        assert "Traceback" not in said
+        assert not list((folder / "alone" / "metering").iterdir())
+
+
 async def exchanges(both: Pair, holder: Holder) -> None:
     """Ask again and again, now one and now the other process; an exchange that was not answered is not repeated."""
     for _ in range(30):
