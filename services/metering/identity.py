@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import grpc
 from inferplane.metering.v1 import (
@@ -16,7 +18,6 @@ from inferplane.metering.v1 import (
 
 from services.metering.adapters.admin_token_file import AdminTokenFile
 from services.metering.adapters.identity_metrics import Gauges, IdentityMetrics
-from services.metering.adapters.oidc_source import OidcSource
 from services.metering.adapters.signing_files import SigningFiles
 from services.metering.adapters.sql_identity import SqlIdentityStore
 from services.metering.area import Surroundings
@@ -33,6 +34,28 @@ from services.metering.servicers.api_key_service import ApiKeyService
 from services.metering.servicers.policy_service import PolicyService
 from services.metering.servicers.project_service import ProjectService
 
+if TYPE_CHECKING:
+    from services.metering.adapters.oidc_source import OidcSource
+
+
+@dataclass(frozen=True, slots=True)
+class _Trusted:
+    """Others whose tokens are believed, if there are any."""
+
+    issuers: Issuers | None = None
+    source: "OidcSource | None" = None
+
+    def ages(self) -> Mapping[str, float]:
+        return self.issuers.ages() if self.issuers is not None else {}
+
+    async def run(self) -> None:
+        if self.issuers is not None:
+            await self.issuers.run()
+
+    async def close(self) -> None:
+        if self.source is not None:
+            await self.source.close()
+
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
@@ -43,8 +66,7 @@ class _Parts:
     signing: Signing
     first_admin: FirstAdmin
     counts: KeyCounts
-    issuers: Issuers
-    source: OidcSource
+    trusted: _Trusted
 
 
 class Identity:
@@ -86,9 +108,9 @@ class Identity:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(parts.policy.run())
                 tasks.create_task(parts.counts.run())
-                tasks.create_task(parts.issuers.run())
+                tasks.create_task(parts.trusted.run())
         finally:
-            await parts.source.close()
+            await parts.trusted.close()
 
     def interrupt(self) -> None:
         self._parts.policy.interrupt()
@@ -97,14 +119,24 @@ class Identity:
         self._parts.policy.close()
 
 
+def _trusted(around: Surroundings, policy: Policy) -> _Trusted:
+    settings = around.settings
+    if not settings.oidc_issuers and settings.oidc_ca_file is None:
+        return _Trusted()
+    # A client of HTTP takes its time to import and to read whom it trusts; who needs none begins at once.
+    from services.metering.adapters.oidc_source import OidcSource
+
+    source = OidcSource(settings.oidc_ca_file)
+    issuers = [issuer.trusted() for issuer in settings.oidc_issuers]
+    return _Trusted(Issuers(issuers, source, policy, around.clock), source)
+
+
 def build(around: Surroundings) -> Identity:
     """Put the area together."""
     store, clock = SqlIdentityStore(around.database), around.clock
     signer = SigningFiles(around.folder / "signing")
     revision = first_revision(time.time_ns() // 1000, around.database.process)
     policy = Policy(clock, first_revision=revision)
-    source = OidcSource(around.settings.oidc_ca_file)
-    trusted = [issuer.trusted() for issuer in around.settings.oidc_issuers]
     admin_file = AdminTokenFile(around.settings.state_dir.absolute() / "admin.key")
     parts = _Parts(
         store=store,
@@ -112,8 +144,7 @@ def build(around: Surroundings) -> Identity:
         signing=Signing(store, signer, policy, clock),
         first_admin=FirstAdmin(store, Secrets(signer, admin_file), policy, clock),
         counts=KeyCounts(store, clock),
-        issuers=Issuers(trusted, source, policy, clock),
-        source=source,
+        trusted=_trusted(around, policy),
     )
     around.metrics.register(
         IdentityMetrics(
@@ -121,7 +152,7 @@ def build(around: Surroundings) -> Identity:
                 keys=lambda: parts.counts.last,
                 facts=lambda: len(policy),
                 watchers=lambda: policy.readers,
-                issuer_ages=parts.issuers.ages,
+                issuer_ages=parts.trusted.ages,
             )
         )
     )

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass
 
 import grpc
-import httpx
 from inferplane.metering.v1 import (
     ledger_service_pb2,
     ledger_service_pb2_grpc,
@@ -18,7 +17,6 @@ from inferplane.metering.v1 import (
     usage_service_pb2_grpc,
 )
 
-from services.metering.adapters.http_webhook import HttpWebhook
 from services.metering.adapters.sql_alerts import SqlAlerts
 from services.metering.adapters.sql_charges import SqlCharges
 from services.metering.adapters.sql_ledger import SqlLedger
@@ -26,6 +24,7 @@ from services.metering.adapters.sql_prices import SqlPrices
 from services.metering.adapters.sql_reports import SqlReports
 from services.metering.adapters.sql_usage import SqlUsage
 from services.metering.adapters.table_files import open_table
+from services.metering.adapters.webhooks import Webhooks
 from services.metering.area import Surroundings
 from services.metering.domain.focus import Account
 from services.metering.drivers.exports import Exports
@@ -61,7 +60,7 @@ class _Work:
 
     spending: Spending
     retention: Retention
-    webhooks: httpx.AsyncClient
+    webhooks: Webhooks
 
 
 class LedgerArea:
@@ -117,10 +116,10 @@ def build(around: Surroundings, projects: ProjectLookup, tags: TagReads) -> Ledg
     settings, database, clock = around.settings, around.database, around.clock
     prices = PriceList(SqlPrices(database), projects, clock)
     usage, reports = SqlUsage(database, clock), SqlReports(database)
-    client = httpx.AsyncClient(trust_env=False)
+    webhooks = Webhooks(settings.currency)
     spending = Spending(
         SqlAlerts(database),
-        HttpWebhook(client, settings.currency),
+        webhooks,
         projects,
         clock,
         metrics=around.metrics,
@@ -146,4 +145,4 @@ def build(around: Surroundings, projects: ProjectLookup, tags: TagReads) -> Ledg
         alert=SpendingAlertService(spending),
     )
     retention = Retention(usage, clock, days=settings.usage_retention_days)
-    return LedgerArea(answers, _Work(spending, retention, client), prices)
+    return LedgerArea(answers, _Work(spending, retention, webhooks), prices)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import grpc
 import structlog
-from cryptography import x509
 from prometheus_client import Gauge
 
 from services.rpc.address import Address
@@ -92,6 +91,9 @@ class TlsFiles:
 
 
 def _tell_ends(material: Material) -> None:
+    # It takes its time to import; who has no certificate begins at once.
+    from cryptography import x509
+
     own = x509.load_pem_x509_certificate(material.certificate)
     trusted = x509.load_pem_x509_certificates(material.authorities)
     _expires.labels("own").set(own.not_valid_after_utc.timestamp())

@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -65,11 +64,16 @@ class SigningFiles:
                 f"the private half of the signing key {kid} is not in {self._folder}; metering processes that"
                 " share a database must share INFERPLANE_STATE_DIR"
             )
+        # It takes its time to import, and most starts sign nothing.
+        import jwt
+
         return jwt.encode(
             dict(claims), self._keys[kid], algorithm=ALGORITHM, headers={"kid": kid, "typ": "JWT"}
         )
 
     def read(self, key: SigningKey, token: str) -> Mapping[str, object] | None:
+        import jwt  # as in `sign`
+
         try:
             claims: dict[str, object] = jwt.decode(
                 token,

@@ -86,7 +86,7 @@ class Exports:
     ) -> AsyncIterator[bytes]:
         """A file's pieces."""
         usage = whole_hours(usage)
-        table = self._table(_COLUMNS[content], kind)
+        table = await asyncio.to_thread(self._table, _COLUMNS[content], kind)
         pages = {
             Content.REQUESTS: self._requests,
             Content.HOURS: self._hours,
