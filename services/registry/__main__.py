@@ -59,10 +59,9 @@ from services.registry.servicers.watch_service import WatchService
 from services.registry.servicers.worker_messages import read_worker
 from services.registry.settings import RegistrySettings
 from services.rpc import peers
-from services.rpc.address import are_several
-from services.rpc.channel import connect
 from services.rpc.clock import Clock, SystemClock
 from services.rpc.completion import done_before
+from services.rpc.each_peer import EachPeer
 from services.rpc.errors import InferplaneError, UnavailableError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.peer_kind import PeerKind
@@ -107,12 +106,12 @@ _SERVICES = [
 async def open_routes(
     settings: RegistrySettings, security: Security
 ) -> AsyncIterator[RouterRoutes | None]:
-    """The router to ask whether what was loaded is routed, if there is one."""
+    """The routers to ask whether what was loaded is routed, if there are any."""
     if not settings.router_address:
         yield None
         return
-    async with connect(settings.router_address, security=security) as channel:
-        yield RouterRoutes(channel, several=are_several(settings.router_address))
+    async with EachPeer(settings.router_address, security) as routers:
+        yield RouterRoutes(routers)
 
 
 @dataclass(frozen=True, slots=True)
