@@ -1,4 +1,7 @@
-"""What a probe process is told on its standard input: one JSON object."""
+"""What a probe process is told on its standard input: one JSON object.
+
+Read by hand, as both sides are the same release: what checks types would take longer to import than most models to try.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,14 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import TypeAdapter
 
 from services.rpc.names import VersionName
-from services.worker.domain.assignment import ArtifactFile, RunSettings, Tuning, VersionSpec
+from services.worker.domain.assignment import (
+    ArtifactFile,
+    BatchAxis,
+    CacheLimits,
+    GenerationSettings,
+    OversizePolicy,
+    PaddedInput,
+    RunSettings,
+    SequenceLimits,
+    SequenceState,
+    TrimmedOutput,
+    Tuning,
+    VersionSpec,
+)
 from services.worker.domain.signature import Signature, TensorSpec, spec_of
-
-_SETTINGS = TypeAdapter(RunSettings)
-_TUNING = TypeAdapter(Tuning | None)
+from services.worker.llm.domain.engine_settings import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +76,8 @@ def from_json(text: bytes) -> ProbeOrder:
         digest=said["digest"],
         files=tuple(ArtifactFile(**file) for file in said["files"]),
         signature=Signature(_specs_in(said["inputs"]), _specs_in(said["outputs"])),
-        settings=_SETTINGS.validate_python(said["settings"]),
-        tuning=_TUNING.validate_python(said["tuning"]),
+        settings=_settings_in(said["settings"]),
+        tuning=Tuning(**said["tuning"]) if said["tuning"] else None,
     )
     return ProbeOrder(
         spec=spec,
@@ -76,6 +89,29 @@ def from_json(text: bytes) -> ProbeOrder:
         seconds=said["seconds"],
         tune_seconds=said["tune_seconds"],
     )
+
+
+def _settings_in(said: Mapping[str, Any]) -> RunSettings:
+    """What `dataclasses.asdict` made of them; other fields are numbers and texts."""
+    cache, sequence, generation = said["response_cache"], said["sequence"], said["generation"]
+    changed = {
+        "preferred_batch_sizes": tuple(said["preferred_batch_sizes"]),
+        "oversize_policy": OversizePolicy(said["oversize_policy"]),
+        "batch_axis": BatchAxis(said["batch_axis"]),
+        "padded_inputs": tuple(PaddedInput(**one) for one in said["padded_inputs"]),
+        "trimmed_outputs": tuple(TrimmedOutput(**one) for one in said["trimmed_outputs"]),
+        "cpus": tuple(said["cpus"]),
+        "execution_providers": tuple(said["execution_providers"]),
+        "response_cache": CacheLimits(**cache) if cache else None,
+        "sequence": _sequence_in(sequence) if sequence else None,
+        "generation": GenerationSettings(**{**generation, "target": Target(generation["target"])}),
+    }
+    return RunSettings(**{**said, **changed})
+
+
+def _sequence_in(said: Mapping[str, Any]) -> SequenceLimits:
+    states = tuple(SequenceState(**state) for state in said["states"])
+    return SequenceLimits(**{**said, "states": states})
 
 
 def _specs_out(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:

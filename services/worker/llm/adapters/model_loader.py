@@ -14,7 +14,6 @@ from services.worker.llm.adapters.graph_child import BuildBounds, BuildOrder
 from services.worker.llm.adapters.graph_files import GraphFacts
 from services.worker.llm.adapters.graph_runner import check_providers, open_runner
 from services.worker.llm.adapters.graph_session import SessionSettings
-from services.worker.llm.adapters.model_words import read_words
 from services.worker.llm.domain.engine_settings import EngineSettings, Target
 from services.worker.llm.drivers.warm_up import warm_up
 from services.worker.llm.ports.language_model import LanguageModel
@@ -67,6 +66,9 @@ class FileModelLoader:
 
     def load(self, folder: Path, digest: str, settings: EngineSettings) -> LanguageModel:
         """Blocks until it is warm. Raises LoadError."""
+        # What reads words takes its time to import, and many workers have tensor models only.
+        from services.worker.llm.adapters.model_words import read_words
+
         target = self._target(settings)
         check_providers([*settings.execution_providers, *_providers(target, settings)])
         key = graph_key(digest, target)
