@@ -4,16 +4,18 @@ from __future__ import annotations  # grpc's classes are generic in their stubs 
 
 import json
 from collections.abc import Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import grpc
 
 from services.rpc import address as addresses
 from services.rpc.address import Address
-from services.rpc.peer_addresses import PeerAddresses
 from services.rpc.peer_kind import PeerKind
 from services.rpc.renewed_channel import RenewedChannel
 from services.rpc.tls import Security, TlsFiles
+
+if TYPE_CHECKING:
+    from services.rpc.peer_addresses import PeerAddresses
 
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _FRAMING_BYTES = 64 * 1024
@@ -81,6 +83,9 @@ def connect(
     peers = addresses.parse_peers(address)
     files = _files(peers, security)
     if addresses.are_several(address):
+        # It writes logs, and what does that takes its time to import: commands talk to one edge, and write none.
+        from services.rpc.peer_addresses import PeerAddresses
+
         return PeersChannel(PeerAddresses(peers), peers[0], files, chosen)
     target = str(peers[0])
     if files is None:

@@ -2,22 +2,26 @@
 
 Who a process is stands in its certificate: the URI `inferplane://KIND`, and the DNS name `KIND.inferplane.internal`,
 which clients ask for instead of the host's name. So a worker can't pass for a registry, wherever it runs.
+
+Logs, metrics and what reads certificates take long to import, and most who import this have no certificate: commands of
+the command line, processes on unix sockets. So they are imported where they are used.
 """
 
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import grpc
-import structlog
-from prometheus_client import Gauge
 
 from services.rpc.address import Address
 from services.rpc.errors import FailedPreconditionError
 from services.rpc.peer_kind import PeerKind
 
-_log = structlog.get_logger(__name__)
+if TYPE_CHECKING:
+    from prometheus_client import Gauge
 
 CERTIFICATE = "cert.pem"  # the process's own, and what stands between it and the authority
 KEY = "key.pem"
@@ -26,11 +30,24 @@ AUTHORITIES = "ca.pem"  # whom it trusts; two of them while one replaces the oth
 CURRENT = "..data"
 
 _Stamp = tuple[tuple[int, int], ...]
-_expires = Gauge(
-    "inferplane_certificate_expiry_timestamp_seconds",
-    "When the certificate that this process shows, or the first authority that it trusts, ends.",
-    ["of"],
-)
+
+
+@cache
+def _log() -> Any:
+    import structlog
+
+    return structlog.get_logger(__name__)
+
+
+@cache
+def _expires() -> "Gauge":
+    from prometheus_client import Gauge
+
+    return Gauge(
+        "inferplane_certificate_expiry_timestamp_seconds",
+        "When the certificate that this process shows, or the first authority that it trusts, ends.",
+        ["of"],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +84,10 @@ class TlsFiles:
             if stamp != self._stamp:
                 self._material = self._read()
                 self._stamp = stamp
-                _log.info("certificate replaced", folder=str(self.folder))
+                _log().info("certificate replaced", folder=str(self.folder))
         except (OSError, ValueError) as error:
             # Halves of two sets, while somebody replaces file by file; or a mistake, which ends nothing.
-            _log.warning("certificate not usable, the last one stays", error=str(error))
+            _log().warning("certificate not usable, the last one stays", error=str(error))
         return self._material
 
     def _stamp_now(self) -> _Stamp:
@@ -91,13 +108,12 @@ class TlsFiles:
 
 
 def _tell_ends(material: Material) -> None:
-    # It takes its time to import; who has no certificate begins at once.
     from cryptography import x509
 
     own = x509.load_pem_x509_certificate(material.certificate)
     trusted = x509.load_pem_x509_certificates(material.authorities)
-    _expires.labels("own").set(own.not_valid_after_utc.timestamp())
-    _expires.labels("authority").set(min(a.not_valid_after_utc.timestamp() for a in trusted))
+    _expires().labels("own").set(own.not_valid_after_utc.timestamp())
+    _expires().labels("authority").set(min(a.not_valid_after_utc.timestamp() for a in trusted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +133,7 @@ class Security:
 
     def _refuse_plain(self, address: Address) -> None:
         if self.insecure_tcp:
-            _log.warning(
+            _log().warning(
                 "plain TCP: who is on the way can listen and pretend", address=str(address)
             )
             return
