@@ -28,6 +28,7 @@ _COMPUTING_TESTS = (
 _COMPUTING = "tests of the repository, and those that only compute"
 _MESH_TESTS = ("tests/e2e", "tests/integration/router")
 _WORKER_TESTS = ("tests/integration/worker",)
+_INTERRUPTED = 2  # pytest's exit code
 _CHOICE = ("-m", "not extended")  # see tests/README.md
 
 
@@ -138,6 +139,9 @@ def run_tests(root: Path) -> bool:
             for lane, output in zip(lanes, outputs, strict=True)
         ]
         codes = [run_interruptibly(_pytest(runs[0], *elsewhere), root)]
+        if codes == [_INTERRUPTED]:  # so are the others, then
+            for process in running:
+                process.send_signal(signal.SIGINT)
         for lane, process, output in zip(lanes, running, outputs, strict=True):
             codes.append(process.wait())
             print(f"-- {lane.name}", flush=True)
