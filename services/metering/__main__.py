@@ -11,12 +11,15 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from services.metering import budgets, identity, ledger
 from services.metering.adapters.database import Database
+from services.metering.adapters.news import left_behind
 from services.metering.adapters.shared_folder import require_shared
 from services.metering.area import Area, Surroundings
+from services.metering.drivers.old_news import OldNews
 from services.metering.settings import MeteringSettings
 from services.rpc import address as addresses
 from services.rpc import peers, state_folder, state_lock
 from services.rpc.clock import SystemClock
+from services.rpc.completion import done_before
 from services.rpc.errors import FailedPreconditionError, InferplaneError
 from services.rpc.metrics import MetricsInterceptor
 from services.rpc.peer_kind import PeerKind
@@ -121,7 +124,7 @@ async def serve(
     metrics: CollectorRegistry = REGISTRY,
     started: Callable[[], None] = _nothing,
 ) -> None:
-    """Serve until `stop` is set, then finish what runs.
+    """Serve until `stop` is set, then finish what runs. UnavailableError if this process is left behind by others.
 
     Args:
         settings: of the process.
@@ -150,13 +153,19 @@ async def serve(
         async with asyncio.TaskGroup() as background:
             tasks = [background.create_task(area.run()) for area in areas]
             tasks.append(background.create_task(_follow(around.database, server, areas)))
+            if around.database.process is not None:
+                forgetting = OldNews(around.database, around.clock).run()
+                tasks.append(background.create_task(forgetting))
             await server.set_health("", serving=True)
-            await stop.wait()
+            behind = asyncio.create_task(around.database.left_behind())
+            is_behind = await done_before(stop, behind)
             for area in areas:
                 area.close()
             await server.stop(settings.drain_seconds)
             for task in tasks:
                 task.cancel()
+    if is_behind:
+        raise left_behind()
 
 
 def _spare_what_was_loaded() -> None:

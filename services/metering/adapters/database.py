@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy import Connection, MetaData
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from services.metering.adapters.news import Follower
+from services.metering.adapters.news import Follower, forget, newest
 from services.rpc import schema, sqlite
 from services.rpc.completion import to_completion
 from services.rpc.errors import FailedPreconditionError
@@ -104,6 +104,22 @@ class Database:
         """Have a follower take over what other processes write: before each write here, and soon after theirs."""
         if self._shared is not None:
             self._shared.news.follow(topic, follower)
+
+    async def newest_news(self) -> int:
+        """The revision of the last change that processes told each other; 0 if they are not several."""
+        if self._shared is None:
+            return 0
+        return await self.read(lambda c: c.run_sync(newest))
+
+    async def forget_news(self, until: int) -> int:
+        """Forget some of the changes up to a revision; how many, 0: there are no more."""
+        if self._shared is None:
+            return 0
+        return await self.write(lambda c: c.run_sync(forget, until))
+
+    async def left_behind(self) -> None:
+        """Return if changes were forgotten that this process has not seen: what it knows is wrong from then on."""
+        await (asyncio.Event() if self._shared is None else self._shared.news.missed).wait()
 
     async def run(
         self, lost: Callable[[], Awaitable[None]], found: Callable[[], Awaitable[None]]

@@ -2,8 +2,12 @@
 
 A row of `metering_changes` says under which revision a thing changed last. Revisions are drawn under the lock that
 every write takes, so they are committed in their order, and who has seen one has seen all before it.
+
+Old rows are forgotten, and a row of their own topic says up to where: a process that has not seen so much has missed
+something, and must begin again.
 """
 
+import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -12,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.metering.adapters.statements import POSTGRES, run
+from services.rpc.errors import UnavailableError
 
 CHANNEL = "inferplane_metering"  # of NOTIFY
 # Given the things of a topic that changed and their revisions; reads them on the connection and takes them over.
@@ -40,6 +45,34 @@ _NOTE = (
     " ON CONFLICT (topic, name) DO UPDATE SET revision = excluded.revision RETURNING revision)"
     f" SELECT pg_notify('{CHANNEL}', ''), revision FROM noted"
 )
+_FORGOTTEN = (
+    "forgotten"  # the topic whose one row is named by the highest revision that was forgotten
+)
+_MOST_FORGOTTEN = 10_000  # rows at once
+_TOLD_FORGOTTEN = "SELECT coalesce(max(name::bigint), 0) FROM metering_changes WHERE topic = ?"
+# The last change of a topic stays: what is loaded later goes on from its revision.
+_FORGET = (
+    "DELETE FROM metering_changes WHERE (topic, name) IN (SELECT c.topic, c.name FROM metering_changes c"
+    " JOIN (SELECT topic, max(revision) AS last FROM metering_changes GROUP BY topic) l ON l.topic = c.topic"
+    " WHERE c.revision <= ? AND c.revision < l.last ORDER BY c.revision LIMIT ?)"
+)
+
+
+def newest(connection: sa.Connection) -> int:
+    """The revision of the last change that is known."""
+    return int(
+        run(connection, "SELECT coalesce(max(revision), 0) FROM metering_changes").scalar_one()
+    )
+
+
+def forget(connection: sa.Connection, until: int) -> int:
+    """Forget some changes up to a revision, in a write; how many rows that were, 0: there are no more."""
+    told = int(run(connection, _TOLD_FORGOTTEN, (_FORGOTTEN,)).scalar_one())
+    forgotten = run(connection, _FORGET, (until, _MOST_FORGOTTEN)).rowcount
+    if forgotten and until > told:
+        run(connection, "DELETE FROM metering_changes WHERE topic = ?", (_FORGOTTEN,))
+        note(connection, _FORGOTTEN, str(until))
+    return forgotten
 
 
 def note(connection: sa.Connection, topic: str, name: str) -> int:
@@ -60,6 +93,7 @@ class News:
         self._seen = seen
         self._followers: dict[str, Follower] = {}
         self._nonce = b""
+        self.missed = asyncio.Event()  # something was forgotten before it was seen here
 
     @classmethod
     async def begun(cls, connection: AsyncConnection) -> "News":
@@ -92,6 +126,9 @@ class News:
         self._take(connection, run(connection, _CHANGES, (self._seen,)).all())
 
     def _take(self, connection: sa.Connection, rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> None:
+        if any(topic == _FORGOTTEN and int(name) > self._seen for topic, name, _ in rows):
+            self.missed.set()
+            raise left_behind()
         changed: dict[str, dict[str, int]] = {}
         for topic, name, revision in rows:
             changed.setdefault(topic, {})[name] = revision
@@ -100,3 +137,13 @@ class News:
                 follower(connection, names)
         if rows:
             self._seen = rows[-1][2]
+
+
+def left_behind() -> UnavailableError:
+    """What others wrote is not there any more to be read; nothing was changed."""
+    return UnavailableError(
+        "this process has not reached the database for longer than changes are kept there (a day), and must be"
+        " started again",
+        reason="LEFT_BEHIND",
+        retry_after=1.0,
+    )

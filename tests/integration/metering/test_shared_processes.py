@@ -29,6 +29,7 @@ from inferplane.metering.v1 import (
 )
 from inferplane.metering.v1 import policy_service_pb2 as policy_pb
 
+from services.metering.adapters.database import Database
 from tests.contract.metering.shared_desks import Holder
 from tests.integration.metering.metering_process import (
     SECONDS,
@@ -46,6 +47,7 @@ from tests.integration.metering.test_ledger_process import (
     total,
     verified,
 )
+from tests.metering_postgres import target_of
 from tests.postgres import PostgresServer
 
 BUDGET = "projects/default/budgets/b"
@@ -294,6 +296,25 @@ async def test_a_process_with_a_folder_of_its_own_does_not_start(
         assert "INFERPLANE_STATE_DIR" in said
         assert "Traceback" not in said
         assert not list((folder / "alone" / "metering").iterdir())
+
+
+async def test_one_that_was_away_for_too_long_begins_again(folder: Path, postgres_url: str) -> None:
+    """1. frozen, while keys are revoked; 2. that is forgotten; 3. thawed, it ends; 4. started again, it serves."""
+    async with pair(folder, postgres_url) as both:
+        first, _ = both.stubs
+        made = [await make_key(first) for _ in range(2)]
+        both.processes[1].send_signal(signal.SIGSTOP)
+        for key in made:
+            await revoke(first, key.api_key.name)
+        async with Database.open(target_of(postgres_url)) as database:
+            assert await database.forget_news(await database.newest_news())
+        both.processes[1].send_signal(signal.SIGCONT)
+        code, said = await end(both.processes[1], None)
+        assert code == 1
+        assert "must be started again" in said
+        assert "Traceback" not in said
+        await both.start(1)
+        await both.serves(1)
 
 
 async def exchanges(both: Pair, holder: Holder) -> None:
