@@ -130,9 +130,10 @@ COPY --from=native /opt/inferplane/build/native build/native
 COPY deploy/envoy deploy/envoy
 COPY deploy/compose/demo.sh deploy/compose/
 COPY deploy/consul deploy/consul
+COPY pyproject.toml ./
 COPY services services
 RUN mkdir -p /layers/code/opt/inferplane/deploy && cp -a deploy/envoy deploy/compose deploy/consul /layers/code/opt/inferplane/deploy/ && rm -f build/native/.lock \
- && cp -a services generated build /layers/code/opt/inferplane/ \
+ && cp -a services generated build pyproject.toml /layers/code/opt/inferplane/ \
  && deploy/images/settle /layers/code
 
 # The demo's models, made once here

@@ -9,6 +9,9 @@ from typing import Generic, TypeVar
 from benchmarks.failures.book import Book, Promise
 from benchmarks.failures.traffic import Traffic
 
+_BEFORE = 30  # calls; those after the row before were answered too
+_AFTER = 120
+
 M = TypeVar("M")
 Act = Callable[[M, Traffic], None]  # breaks something, and returns when all is as it was
 
@@ -23,7 +26,7 @@ class Failure(Generic[M]):
 
     def run(self, mesh: M, traffic: Traffic, book: Book) -> None:
         """Break it under load, with calls before and after."""
-        traffic.answered()
+        traffic.answered(_BEFORE)
         with book.row(self.name, self.promise):
             self.act(mesh, traffic)
-            traffic.answered()
+            traffic.answered(_AFTER)

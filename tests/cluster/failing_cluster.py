@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
+
 from benchmarks.failures.network import bad_network, no_network
 from tests.e2e.mesh import ROOT, eventually
 
@@ -30,7 +32,8 @@ class Container:
     name: str
     service: str
     pid: int  # of its first process; 0: it does not run
-    is_well: bool  # runs, and is healthy where it tells
+    is_well: bool  # runs, and is healthy where it tells, by when it was last asked
+    check: tuple[str, ...]  # asks it for that now; empty: it is not asked, or does not run
     restarts: int  # by the engine, as it had ended by itself
     addresses: frozenset[str]  # in its networks
 
@@ -42,6 +45,7 @@ class FailingCluster:
     project: str
     address: str  # the edge's
     admin: str = field(repr=False)  # key of an admin
+    engine: httpx.Client  # commands to ask it many times a second would take a core
     environment: Mapping[str, str]  # in which `docker compose` finds the project's files and tags
     crashes: Counter[str] = field(default_factory=Counter)  # of containers, by their names
 
@@ -63,11 +67,17 @@ class FailingCluster:
 
     def containers(self, *services: str) -> list[Container]:
         """Those of some services, in the order of their numbers; of all without any."""
-        listed = _docker("ps", "-aq", "--filter", f"label={_LABEL}.project={self.project}").split()
-        told = json.loads(_docker("inspect", *listed)) if listed else []
-        made = [_container(one) for one in told]
+        made = [_container(one) for one in self._told()]
         found = [one for one in made if not services or one.service in services]
         return sorted(found, key=lambda one: one.name)
+
+    def _told(self) -> Iterator[Mapping[str, Any]]:
+        of_project = json.dumps({"label": [f"{_LABEL}.project={self.project}"]})
+        listed = self.engine.get("/containers/json", params={"all": "1", "filters": of_project})
+        for one in listed.raise_for_status().json():
+            told = self.engine.get(f"/containers/{one['Id']}/json")
+            if told.status_code != httpx.codes.NOT_FOUND:  # gone since
+                yield told.raise_for_status().json()
 
     def one(self, service: str) -> Container:
         """A container of a service that runs."""
@@ -96,7 +106,8 @@ class FailingCluster:
         """Wait until all containers that serve are well."""
 
         def all_well() -> bool:
-            return all(one.is_well for one in self.containers() if one.service not in _GUESTS)
+            serving = (one for one in self.containers() if one.service not in _GUESTS)
+            return all(one.is_well or _answers(one) for one in serving)
 
         eventually(all_well, seconds=SECONDS, what="all containers are well")
 
@@ -170,8 +181,8 @@ class FailingCluster:
         self.compose("up", "--detach", "--no-deps", "--no-build", service, INFERPLANE_TAG=tag)
         self.well()
 
-    def compose(self, *arguments: str, **variables: str) -> None:
-        """`docker compose ARGUMENTS` on the project."""
+    def compose(self, *arguments: str, **variables: str) -> str:
+        """What `docker compose ARGUMENTS` on the project prints."""
         done = subprocess.run(
             ["docker", "compose", *arguments],
             env={**os.environ, **self.environment, **variables},
@@ -182,19 +193,29 @@ class FailingCluster:
         )
         if done.returncode:
             raise AssertionError(f"compose {arguments}:\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+
+def _answers(one: Container) -> bool:
+    """Whether its own check of health passes; the engine makes it every few seconds only."""
+    asked = ["docker", "exec", one.ident, *one.check]
+    return bool(one.check) and subprocess.run(asked, capture_output=True).returncode == 0
 
 
 def _container(told: Mapping[str, Any]) -> Container:
     state, labels = told["State"], told["Config"]["Labels"]
     networks = told["NetworkSettings"]["Networks"]
     ended_well = state["Status"] == "exited" and state["ExitCode"] == 0  # what sets up, and ends
+    runs = bool(state["Running"]) and not state["Paused"]
     healthy = state.get("Health", {}).get("Status", "healthy") == "healthy"
+    how, *check = told["Config"].get("Healthcheck", {}).get("Test", ["NONE"])
     return Container(
         ident=told["Id"],
         name=str(told["Name"]).removeprefix("/"),
         service=labels[f"{_LABEL}.service"],
         pid=int(state["Pid"]),
-        is_well=ended_well or (bool(state["Running"]) and not state["Paused"] and healthy),
+        is_well=ended_well or (runs and healthy),
+        check=((*(("sh", "-c") if how == "CMD-SHELL" else ()), *check) if runs else ()),
         restarts=int(told["RestartCount"]),
         addresses=frozenset(n["IPAddress"] for n in networks.values() if n["IPAddress"]),
     )

@@ -178,7 +178,7 @@ def test_images_say_what_is_in_them(failing: FailingCluster) -> None:
 def test_workers_join_without_a_restart(failing: FailingCluster) -> None:
     """`--scale worker=4`: two more register, load what the demo deployed and get calls; nothing else is touched."""
     before = {one.name: one.ident for one in failing.containers()}
-    scaled = ("up", "--detach", "--no-build", "--no-recreate", "--wait", "--scale")
+    scaled = ("up", "--detach", "--no-build", "--no-recreate", "--scale")
     try:
         failing.compose(*scaled, "worker=4")
         eventually(lambda: ready(failing) == 4, seconds=SECONDS, what="four workers are ready")
