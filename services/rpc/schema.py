@@ -1,11 +1,16 @@
-"""A database's schema: brought to the newest migration at start, refused if it is newer than this release."""
+"""A database's schema: brought to the newest migration at start, refused if it is newer than this release.
+
+`python -m services.rpc.schema FOLDER ...` writes what new SQLite files get, after a migration was added.
+"""
 
 import re
+import sys
 from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from services.rpc import fresh_schema
 from services.rpc.errors import FailedPreconditionError
 
 _REVISION = re.compile(r'^revision = "(\w+)"$', re.MULTILINE)
@@ -21,9 +26,13 @@ def migrate(connection: Connection, migrations: Path, to: str = "head") -> None:
         migrations: the folder with Alembic's `env.py` and `versions/`.
         to: a migration, `head` or `base`.
     """
-    # Alembic takes longer to import than all else here, and most starts find nothing to do.
-    if to != "head" or _current(connection) != {newest(migrations)}:
-        _migrate(connection, migrations, to)
+    if to == "head":
+        last = newest(migrations)
+        if _current(connection) == {last}:
+            return
+        if fresh_schema.make(connection, migrations / fresh_schema.FILE, last):
+            return
+    by_alembic(connection, migrations, to)
 
 
 def newest(migrations: Path) -> str | None:
@@ -41,7 +50,9 @@ def _current(connection: Connection) -> set[str]:
     return set(connection.scalars(sa.select(_AT.c.version_num)))
 
 
-def _migrate(connection: Connection, migrations: Path, to: str) -> None:
+def by_alembic(connection: Connection, migrations: Path, to: str) -> None:
+    """The same with Alembic, whatever is there."""
+    # It takes longer to import than all else here, and most starts find nothing to do.
     from alembic import command
     from alembic.config import Config
     from alembic.runtime.migration import MigrationContext
@@ -65,3 +76,19 @@ def _migrate(connection: Connection, migrations: Path, to: str) -> None:
         (command.downgrade if going_down else command.upgrade)(config, to)
     else:
         command.upgrade(config, to)
+
+
+def fresh_text(migrations: Path) -> str:
+    """What `fresh_schema` makes of a new file, as these migrations would."""
+    engine = sa.create_engine("sqlite://")
+    try:
+        with engine.begin() as connection:
+            by_alembic(connection, migrations, "head")
+            return fresh_schema.text_of(connection, str(newest(migrations)))
+    finally:
+        engine.dispose()
+
+
+if __name__ == "__main__":
+    for folder in map(Path, sys.argv[1:]):
+        (folder / fresh_schema.FILE).write_text(fresh_text(folder))

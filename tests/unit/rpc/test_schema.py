@@ -11,7 +11,7 @@ from alembic.script import ScriptDirectory
 
 from services.metering.adapters import database
 from services.registry.adapters import schema as registry_schema
-from services.rpc import schema
+from services.rpc import fresh_schema, schema
 
 FOLDERS = [
     Path(str(module.__file__)).with_name("migrations") for module in (database, registry_schema)
@@ -35,19 +35,39 @@ def test_two_newest_migrations_are_none(tmp_path: Path) -> None:
     assert schema.newest(tmp_path) is None
 
 
-def test_a_database_that_is_up_to_date_needs_no_alembic(tmp_path: Path) -> None:
-    """Only the first start on a file pays for its import."""
+@pytest.mark.parametrize("folder", FOLDERS, ids=["metering", "registry"])
+def test_new_files_get_what_the_migrations_make(folder: Path) -> None:
+    """Otherwise: `python -m services.rpc.schema services/*/adapters/migrations`. Migrations write no rows."""
+    assert (folder / fresh_schema.FILE).read_text() == schema.fresh_text(folder)
+    engine = sa.create_engine("sqlite://")
+    with engine.begin() as connection:
+        assert fresh_schema.make(connection, folder / fresh_schema.FILE, schema.newest(folder))
+        found = fresh_schema.text_of(connection, str(schema.newest(folder)))
+        assert found == schema.fresh_text(folder)
+    engine.dispose()
+
+
+def test_what_was_made_for_other_migrations_is_not_used() -> None:
+    """Who forgets to write it anew gets the new migration all the same."""
+    engine = sa.create_engine("sqlite://")
+    with engine.begin() as connection:
+        assert not fresh_schema.make(connection, FOLDERS[0] / fresh_schema.FILE, "9999")
+        assert sa.inspect(connection).get_table_names() == []
+    engine.dispose()
+
+
+def test_only_an_older_database_needs_alembic(tmp_path: Path) -> None:
+    """A new file, then the same again, then one that was brought down by a migration."""
     code = (
         "import sys; import sqlalchemy as sa; from services.registry.adapters.schema import migrate;"
         f"e = sa.create_engine('sqlite:///{tmp_path}/s.db');"
-        "c = e.connect(); t = c.begin(); migrate(c); t.commit(); print('alembic' in sys.modules)"
+        "c = e.connect(); t = c.begin(); migrate(c); print('alembic' in sys.modules);"
+        "migrate(c, sys.argv[1]); t.commit()"
     )
     told = [
         subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, then], capture_output=True, text=True, check=True
         ).stdout
-        for _ in range(2)
+        for then in ("head", "0001", "head")
     ]
-    assert told == ["True\n", "False\n"]
-    with sa.create_engine(f"sqlite:///{tmp_path}/s.db").connect() as connection:
-        assert sa.inspect(connection).has_table("resources")
+    assert told == ["False\n", "False\n", "True\n"]
