@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from benchmarks.failures.book import Book, Promise
 from benchmarks.failures.traffic import Traffic
 
-_BEFORE = 30  # calls; those after the row before were answered too
-_AFTER = 120
+_BEFORE = 0.6  # seconds' worth of calls; those after the row before were answered too
+_AFTER = 2.5
 
 M = TypeVar("M")
 Act = Callable[[M, Traffic], None]  # breaks something, and returns when all is as it was
@@ -26,7 +26,7 @@ class Failure(Generic[M]):
 
     def run(self, mesh: M, traffic: Traffic, book: Book) -> None:
         """Break it under load, with calls before and after."""
-        traffic.answered(_BEFORE)
+        traffic.answered(round(_BEFORE * traffic.rate))
         with book.row(self.name, self.promise):
             self.act(mesh, traffic)
-            traffic.answered(_AFTER)
+            traffic.answered(round(_AFTER * traffic.rate))

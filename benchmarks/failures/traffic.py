@@ -47,6 +47,11 @@ class Traffic:
         self.sent = 0  # calls begun
 
     @property
+    def rate(self) -> float:
+        """Calls a second, of all kinds."""
+        return sum(self._rates.values())
+
+    @property
     def outcomes(self) -> list[Outcome]:
         """All so far, in the order of their ends."""
         with self._grown:

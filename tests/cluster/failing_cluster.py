@@ -171,10 +171,30 @@ class FailingCluster:
         words = ("up", "--detach", "--no-deps", "--no-build", "--no-recreate")
         self.compose(*words, "--scale", f"{service}={2 * len(old)}", service, INFERPLANE_TAG=tag)
         self.well()
+        if service == "worker":
+            self.loaded(*({one.name for one in self.containers(service)} - {o.name for o in old}))
         for one in old:
             _docker("stop", one.ident)
             _docker("rm", one.ident)
         self.well()
+
+    def loaded(self, *names: str) -> None:
+        """Wait until containers of workers have all that is placed on them, which their health says nothing of."""
+
+        def all_loaded() -> bool:
+            told = json.loads(self.cli("status", "--once", "--output", "json").stdout)
+            found = {
+                worker["address"].rpartition(":")[0]: {v["state"] for v in worker["versions"]}
+                for worker in told["workers"]
+            }
+            mine = [one for one in self.containers("worker") if one.name in names]
+            return all(
+                found.get(address) == {"LOAD_STATE_READY"}
+                for one in mine
+                for address in one.addresses
+            )
+
+        eventually(all_loaded, seconds=SECONDS, what="the new workers have loaded everything")
 
     def replace(self, service: str, tag: str) -> None:
         """The container of a service of which there is one is made anew, of the new image."""

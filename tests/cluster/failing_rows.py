@@ -17,9 +17,10 @@ from tests.e2e.mesh import eventually
 
 _OWN = ("registry", "metering", "router", "worker", "edge")
 _LOCK_SECONDS = 5
+_LONG = 600  # calls: longer than a lease, and than who hangs is waited for
 _LOCKED = {"metering": "usage_rows", "registry": "resources"}
-_NEXT = "next"  # tag of the images that come with the upgrade
 _LAST = os.environ.get("INFERPLANE_TAG", "local")
+_NEXT = f"{_LAST}-next"  # tag of the images that come with the upgrade
 
 Row = Failure[FailingCluster]
 Hold = Callable[[FailingCluster, Container], AbstractContextManager[None]]
@@ -33,7 +34,7 @@ def _both_crashed(service: str) -> Act[FailingCluster]:
     return lambda cluster, _: cluster.crash(*cluster.containers(service))
 
 
-def _held(service: str, hold: Hold, answers: int = 300) -> Act[FailingCluster]:
+def _held(service: str, hold: Hold, answers: int = _LONG) -> Act[FailingCluster]:
     """Something lasts while so many calls are answered."""
 
     def act(cluster: FailingCluster, traffic: Traffic) -> None:
@@ -77,7 +78,7 @@ def _active_cut_off(cluster: FailingCluster, traffic: Traffic) -> None:
     victim = cluster.active_registry()
     cluster.crashes[victim.name] += 1  # it ends, as another is active, and comes back as a standby
     with cluster.cut_off(victim):
-        traffic.answered(300)
+        traffic.answered(_LONG)
         eventually(lambda: can_change(cluster), seconds=SECONDS, what="a change is taken")
         assert cluster.active_registry().name != victim.name
     cluster.well()
@@ -92,7 +93,7 @@ def _slow_postgres(cluster: FailingCluster, traffic: Traffic) -> None:
     ]
     for one in locking:
         one.start()
-    traffic.answered(300)
+    traffic.answered(_LONG)
     for one in locking:
         one.join()
     cluster.well()
@@ -104,7 +105,7 @@ def _scaled(cluster: FailingCluster, traffic: Traffic) -> None:
     words = ("up", "--detach", "--no-deps", "--no-build", "--no-recreate")
     cluster.compose(*words, "--scale", f"worker={count + 1}", "worker")
     cluster.well()
-    traffic.answered(300)
+    traffic.answered(_LONG)
     cluster.compose(*words, "--scale", f"worker={count}", "worker")
     cluster.well()
 

@@ -20,7 +20,7 @@ from tests.cluster.failing_rows import ROWS, Row, name_next
 from tests.models import good
 from tests.unit.worker.llm.tiny_models import Tiny, write_tiny
 
-_RATES = {Kind.TENSOR: 40.0, Kind.STREAM: 4.0, Kind.OPENAI: 4.0}
+_RATES = {Kind.TENSOR: 90.0, Kind.STREAM: 4.0, Kind.OPENAI: 4.0}
 _ENOUGH = 99.9  # of a hundred calls
 _LEAST = 500  # calls, for accounts to say something
 _ROUNDS = int(os.environ.get("INFERPLANE_TEST_FAILURE_ROUNDS", "1"))
