@@ -10,15 +10,17 @@ from pathlib import Path
 from tools import checks, generation, locks, native, protos
 from tools.bootstrap import SetupError, one_at_a_time, places
 
-TEST_HELP = """usage: inferplane test [PYTEST ARGUMENT ...]
+TEST_HELP = """usage: inferplane test [--extended | PYTEST ARGUMENT ...]
 
 Without arguments: ruff (rules, format), strict types, import contracts, buf lint, buf breaking, then all tests that
 need nothing but Python. Every step runs even if one before it failed; the exit code is 0 only if all passed.
 
+With --extended: the tests that need Postgres (a package has it), Consul (where it is found), or minutes.
+
 With arguments: only pytest, with these arguments, e.g.
   inferplane test tests/unit/router -x
   inferplane test -k watch
-  inferplane test -m extended        what needs Postgres (a package has it), Consul or minutes
+  inferplane test tests/contract -m extended
 """
 
 
@@ -52,12 +54,14 @@ def test(root: Path, arguments: Sequence[str]) -> int:
         return 0
     # The tests start our programs a thousand times: none shall compile its modules, which takes a fifth of a start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if arguments == ["--extended"]:
+        return 0 if checks.run_tests(root, "extended") else 1
     if arguments:
         return checks.run_checks(root, [checks.pytest_check(arguments)])
     protos.lay_out_dependencies(root)
-    static = [*checks.style_checks(), *checks.type_checks(root), *checks.import_checks()]
-    failed = checks.run_checks(root, [*static, *checks.proto_checks(root)])
-    return failed if checks.run_tests(root) else 1
+    static = [*checks.style_checks(), *checks.import_checks(), *checks.proto_checks(root)]
+    failed = checks.run_checks(root, static)
+    return failed if checks.run_tests(root, beside=checks.type_checks(root)) else 1
 
 
 def lint(root: Path, *, fix: bool) -> int:

@@ -29,7 +29,6 @@ _COMPUTING = "tests of the repository, and those that only compute"
 _MESH_TESTS = ("tests/e2e", "tests/integration/router")
 _WORKER_TESTS = ("tests/integration/worker",)
 _INTERRUPTED = 2  # pytest's exit code
-_CHOICE = ("-m", "not extended")  # see tests/README.md
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,20 +110,42 @@ def pytest_check(arguments: Sequence[str]) -> Check:
     return Check(name="tests", command=[sys.executable, "-m", "pytest", *arguments], shown=True)
 
 
-def run_tests(root: Path) -> bool:
-    """All tests that are not `extended`, in lanes side by side: most of the time they wait for processes."""
+def run_tests(root: Path, chosen: str = "not extended", beside: Sequence[Check] = ()) -> bool:
+    """All tests with these marks, in lanes side by side: most of the time they wait for processes.
+
+    Args:
+        root: of the repository.
+        chosen: as pytest's `-m` takes it; tests/README.md says what is `extended`.
+        beside: checks that take a while, and run meanwhile.
+    """
+    only = ("-m", chosen)
     paths = _paths_of_lanes(root)
     runs = [FirstRun(root, str(number)) for number in range(len(paths) + 1)]
     lanes = [
-        _Lane(
-            name=name,
-            command=_pytest(run, *chosen),
-            # Those that only compute may give way to those that wait for processes.
-            niceness=10 if name == _COMPUTING else 0,
-        )
-        for (name, chosen), run in zip(paths.items(), runs[1:], strict=True)
+        *(_Lane(name=check.name, command=check.command) for check in beside),
+        *(
+            _Lane(
+                name=name,
+                command=_pytest(run, *only, *of_lane),
+                # Those that only compute may give way to those that wait for processes.
+                niceness=10 if name == _COMPUTING else 0,
+            )
+            for (name, of_lane), run in zip(paths.items(), runs[1:], strict=True)
+        ),
     ]
-    elsewhere = [f"--ignore={path}" for chosen in paths.values() for path in chosen]
+    elsewhere = [f"--ignore={path}" for of_lane in paths.values() for path in of_lane]
+    codes = _run_lanes(root, _pytest(runs[0], *only, *elsewhere), lanes)
+    others, of_tests = codes[1 : len(beside) + 1], [codes[0], *codes[len(beside) + 1 :]]
+    if any(others) or any(code not in {0, second_run.FAILED} for code in of_tests):
+        return False
+    failed = [test for run in runs for test in run.failed()]
+    if second_run.deserves_another(failed, _COMPUTING_TESTS):
+        return second_run.passes(root, failed)
+    return not any(of_tests)
+
+
+def _run_lanes(root: Path, shown: Sequence[str], lanes: Sequence[_Lane]) -> list[int]:
+    """Run a command whose output is seen at once, and others whose output follows; their exit codes, in this order."""
     with ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in lanes]
         running = [
@@ -138,25 +159,21 @@ def run_tests(root: Path) -> bool:
             )
             for lane, output in zip(lanes, outputs, strict=True)
         ]
-        codes = [run_interruptibly(_pytest(runs[0], *elsewhere), root)]
+        codes = [run_interruptibly(shown, root)]
         if codes == [_INTERRUPTED]:  # so are the others, then
             for process in running:
                 process.send_signal(signal.SIGINT)
         for lane, process, output in zip(lanes, running, outputs, strict=True):
             codes.append(process.wait())
-            print(f"-- {lane.name}", flush=True)
+            print(f"-- {lane.name}: {'FAILED' if codes[-1] else 'ok'}", flush=True)
             output.seek(0)
-            print(output.read().rstrip(), flush=True)
-    if any(code not in {0, second_run.FAILED} for code in codes):
-        return False
-    failed = [test for run in runs for test in run.failed()]
-    if second_run.deserves_another(failed, _COMPUTING_TESTS):
-        return second_run.passes(root, failed)
-    return not any(codes)
+            if told := output.read().rstrip():
+                print(told, flush=True)
+    return codes
 
 
 def _pytest(run: FirstRun, *arguments: str) -> Sequence[str]:
-    return pytest_check([*run.arguments(), *_CHOICE, *arguments]).command
+    return pytest_check([*run.arguments(), *arguments]).command
 
 
 def _paths_of_lanes(root: Path) -> dict[str, Sequence[str]]:

@@ -7,10 +7,14 @@ import time
 from contextvars import copy_context
 from pathlib import Path
 
+import pytest
+
 from services.cli.adapters.inference import InferenceCall, infer
 from services.rpc.errors import InferplaneError
 from tests.integration.cli.running_mesh import DEADLINE, RunningMesh, running_mesh
 from tests.models import good
+
+pytestmark = pytest.mark.extended
 
 
 def _body(rounds: int) -> bytes:

@@ -1,7 +1,11 @@
 """Callers of the engine who leave, or are late, at any moment."""
 
+import pytest
+
 from benchmarks.llm.cancels import cancels
 from services.rpc.errors import Kind
+
+pytestmark = pytest.mark.extended
 
 
 async def test_nothing_stays_of_calls_that_end_around_the_time_of_an_answer() -> None:

@@ -22,6 +22,8 @@ from tests.integration.worker.oip_client import Client, request
 from tests.integration.worker.worker_process import WorkerProcess, running
 from tests.models import artifact, good
 
+pytestmark = pytest.mark.extended
+
 VERSION = "models/m/versions/1"
 WARM, CALLERS, AT_ONCE = 5_500, 5_000, 64  # tables of callers have 4,096 places
 LARGEST_GROWTH = 4 * 2**20  # a kilobyte for each caller would be more

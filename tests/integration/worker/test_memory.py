@@ -17,6 +17,8 @@ from tests.integration.worker.worker_process import running
 from tests.models import artifact, good
 from tests.models.wide import WIDTH, steps
 
+pytestmark = pytest.mark.extended
+
 VERSION = "models/m/versions/1"
 MIB = 2**20
 

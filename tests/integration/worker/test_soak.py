@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.soak import Soak
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_each_request_ends_once_with_its_own_rows(seed: int) -> None:

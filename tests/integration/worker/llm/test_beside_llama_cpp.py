@@ -19,6 +19,8 @@ from services.worker.llm.adapters.gguf_tokenizer import read_tokenizer, template
 from services.worker.llm.domain.engine_settings import Target
 from tests.language_model import smollm2_file
 
+pytestmark = pytest.mark.extended
+
 _KEPT = Path(__file__).with_name("llama_cpp.json")
 
 

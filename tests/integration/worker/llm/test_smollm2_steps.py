@@ -22,6 +22,8 @@ from tests.unit.worker.llm.adapters.graph_steps import (
     step,
 )
 
+pytestmark = pytest.mark.extended
+
 PROMPT = [int(token) for token in (np.arange(1, 71) * 7919) % 49_000]
 OTHERS = [PROMPT[begin : begin + 20] for begin in range(0, 50, 10)]
 NEW = 2
