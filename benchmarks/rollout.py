@@ -32,7 +32,6 @@ from inferplane.router.v1 import router_service_pb2, router_service_pb2_grpc
 
 from benchmarks.load import Report, run
 from services.cli.demo import digits
-from services.rpc.channel import connect
 from tests.e2e.mesh import Mesh, eventually, running
 from tests.e2e.oip_calls import digit_samples
 
@@ -56,7 +55,7 @@ async def move(mesh: Mesh, report: Report, version: str) -> Event:
         ),
         update_mask=FieldMask(paths=["targets"]),
     )
-    async with connect(mesh.address) as channel:
+    async with mesh.async_channel() as channel:
         stub = endpoint_service_pb2_grpc.EndpointServiceStub(channel)
         await stub.GetEndpoint(endpoint_service_pb2.GetEndpointRequest(name="endpoints/digits"))
         begin = time.monotonic()
