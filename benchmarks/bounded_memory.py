@@ -25,7 +25,7 @@ import orjson
 from inference import open_inference_pb2 as oip
 
 from benchmarks.many_keys import KeyedLoad, Shot
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 from tests.metering_keys import KeyMint
 from tests.models import good
 

@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from services.rpc.address import free_port
 from services.rpc.consul import ConsulAccess
+from services.rpc.tcp_ports import free_port
 
 _PATIENCE = 60.0  # seconds; a busy machine's
 MANAGEMENT = "11111111-2222-3333-4444-555555555555"  # of an agent with ACLs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from datetime import UTC, datetime
-from urllib.request import urlopen
 
 from inferplane.metering.v1 import ledger_service_pb2, ledger_service_pb2_grpc
 
@@ -133,10 +132,9 @@ def _pids(mesh: UpMesh) -> set[int]:
 
 def ended_leases(mesh: UpMesh) -> float:
     """How many holders of budgets' leases metering has not heard of in time."""
-    targets = json.loads((mesh.mesh.state_dir / "run" / "metrics-targets.json").read_text())
-    (metering,) = (t["targets"][0] for t in targets if t["labels"]["service"] == "metering")
-    with suppress(OSError), urlopen(f"http://{metering}/metrics", timeout=60) as answer:
-        for line in str(answer.read(), "utf-8").splitlines():
+    with suppress(OSError):
+        (told,) = mesh.mesh.metrics("metering")
+        for line in told.splitlines():
             if line.startswith("inferplane_metering_lease_ends_total "):
                 return float(line.split()[1])
     raise AssertionError("metering does not tell of leases")

@@ -14,6 +14,7 @@ import psutil
 from inferplane.metering.v1 import project_service_pb2, project_service_pb2_grpc
 from inferplane.registry.v1 import endpoint_service_pb2, endpoint_service_pb2_grpc
 from inferplane.router.v1 import router_service_pb2, router_service_pb2_grpc
+from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.failures.accounts import Rows, open_project
 from benchmarks.failures.calls import FACTOR, TENSOR_ENDPOINT, TEXT_ENDPOINT
@@ -76,6 +77,8 @@ class UpMesh:
 
         eventually(there, seconds=SECONDS, what=f"another {program}")
         self.well()
+        if program == "worker":  # one that has just died is well for Envoy until it looks again
+            eventually(self._all_have_answered, seconds=SECONDS, what="each worker answers calls")
 
     def well(self) -> None:
         """Wait until the edge sends calls to all workers, and all services answer behind it."""
@@ -89,6 +92,13 @@ class UpMesh:
     def _have_all_workers(self) -> bool:
         return all(self.mesh.well(version) == WORKERS for version in VERSIONS)
 
+    def _all_have_answered(self) -> bool:
+        """Whether each worker, as it runs now, has answered calls for each version."""
+        with suppress(OSError, ValueError):  # somebody is away
+            told = self.mesh.metrics("worker")
+            return len(told) == WORKERS and all(_answered(text) >= set(VERSIONS) for text in told)
+        return False
+
     def _services_answer(self) -> bool:
         with self.mesh.channel() as channel:
             endpoints = endpoint_service_pb2_grpc.EndpointServiceStub(channel)
@@ -98,6 +108,18 @@ class UpMesh:
             router = router_service_pb2_grpc.RouterServiceStub(channel)
             router.GetStatus(router_service_pb2.GetStatusRequest(), timeout=_CALL)
         return True
+
+
+def _answered(metrics: str) -> set[str]:
+    """Versions for which a worker's metrics tell of answered calls."""
+    return {
+        sample.labels["version"]
+        for family in text_string_to_metric_families(metrics)
+        for sample in family.samples
+        if sample.name == "inferplane_calls_total"
+        and sample.labels["outcome"] == "succeeded"
+        and sample.value
+    }
 
 
 @contextmanager

@@ -79,10 +79,12 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _flip(blob: Path) -> None:
-    """One bit is another."""
+    """One bit is another. In a file of its own: who has mapped the old one reads on (cut short, it would be killed)."""
     raw = bytearray(blob.read_bytes())
     raw[len(raw) // 2] ^= 1
-    blob.write_bytes(raw)
+    spoilt = blob.with_name(f"{blob.name}.spoilt")
+    spoilt.write_bytes(raw)
+    spoilt.replace(blob)
 
 
 def _exchange(blob: Path) -> None:

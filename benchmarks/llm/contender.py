@@ -14,7 +14,7 @@ from benchmarks.serving.contender import Running, clean_environment
 from benchmarks.serving.environments import Environments, version
 from benchmarks.serving.process_tree import ProcessTree
 from services.cli.adapters.mesh import cores
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
 _FRONT = Path(__file__).parent / "peers" / "openvino_front.py"

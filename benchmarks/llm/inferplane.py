@@ -26,7 +26,7 @@ from benchmarks.llm.contender import Contender
 from benchmarks.serving.contender import Running, own_environment, own_python
 from benchmarks.serving.inferplane import MeshError
 from benchmarks.serving.process_tree import ProcessTree
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 
 _LONGEST_COMMAND = 300.0
 _LOOK = 0.02  # seconds between looks at another process

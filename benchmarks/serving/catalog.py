@@ -12,7 +12,7 @@ from benchmarks.serving.dialect import JSON, JSON_ROWS, OIP, RAW, Dialect
 from benchmarks.serving.environments import Environments, version
 from benchmarks.serving.envoy_proxy import in_front
 from benchmarks.serving.process_tree import ProcessTree
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 
 UNBATCHED = {"minilm": 1}  # padding in order of arrival costs more than batches gain
 ONE = PeerSettings()

@@ -12,7 +12,7 @@ from benchmarks.serving.contender import Contender, Running
 from benchmarks.serving.process_tree import ProcessTree
 from services.cli.adapters import envoy
 from services.cli.adapters.mesh import cores
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.serving.contender import Contender, Running, own_environment, own_python
 from benchmarks.serving.dialect import OIP
 from benchmarks.serving.process_tree import ProcessTree
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 
 _LONGEST_COMMAND = 300.0
 _MODELS = ("mlp", "minilm")

@@ -1,7 +1,6 @@
 """Addresses that services listen on and dial: `host:port` or `unix:/path`; several peers by a list or one name."""
 
 import ipaddress
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,23 +89,3 @@ def prepare_socket(address: Address) -> None:
     """Make the socket's folder, readable by its owner only; nothing for TCP."""
     if address.path is not None:
         Path(address.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def is_free(address: Address) -> bool:
-    """Whether a server could listen at a TCP address now."""
-    with socket.socket() as probe:
-        # As servers do it: connections that a dead process left behind don't hold the port.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-        except OSError:
-            return False
-        return True

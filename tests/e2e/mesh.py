@@ -17,7 +17,7 @@ import psutil
 
 from services.cli.adapters.keyed_channel import KeyedChannel
 from services.rpc import channel as channels
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 _LONGEST_COMMAND = 120.0  # seconds
@@ -84,14 +84,20 @@ class Mesh:
 
     def well(self, version: str) -> int:
         """How many workers Envoy finds well for a version, by its resource name: it sends calls to no others."""
-        targets = json.loads((self.state_dir / "run" / "metrics-targets.json").read_text())
-        (envoy,) = (t["targets"][0] for t in targets if t["labels"]["service"] == "envoy")
-        with urlopen(f"http://{envoy}/metrics", timeout=60) as answer:
-            text = str(answer.read(), "utf-8")
+        (text,) = self.metrics("envoy")
         name = f'envoy_cluster_membership_healthy{{envoy_cluster_name="{version}"}} '
         return next(
             (int(line.removeprefix(name)) for line in text.splitlines() if line.startswith(name)), 0
         )
+
+    def metrics(self, service: str) -> list[str]:
+        """What each process of a service tells on /metrics; OSError while one of them is away."""
+        targets = json.loads((self.state_dir / "run" / "metrics-targets.json").read_text())
+        told = []
+        for target in (t["targets"][0] for t in targets if t["labels"]["service"] == service):
+            with urlopen(f"http://{target}/metrics", timeout=60) as answer:
+                told.append(str(answer.read(), "utf-8"))
+        return told
 
     def processes(self, module: str) -> list[psutil.Process]:
         """Children of the supervisor that run `python -m MODULE`, or the program MODULE."""

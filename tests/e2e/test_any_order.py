@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from services.rpc import health
-from services.rpc.address import free_port
 from services.rpc.peer_kind import PeerKind
 from services.rpc.settings import environment_for_children
+from services.rpc.tcp_ports import free_port
 from tests.e2e.mesh import Mesh
 from tests.mesh_certificates import MeshCertificates
 from tests.models import good

@@ -8,7 +8,7 @@ from typing import NoReturn
 from services.cli.adapters.mesh import environment_for_services, service_variables
 from services.cli.adapters.state_directory import StateDirectory
 from services.rpc import names
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

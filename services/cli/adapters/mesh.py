@@ -14,8 +14,9 @@ from services.cli.adapters.readiness import wait_serving
 from services.cli.adapters.state_directory import Services, StateDirectory
 from services.cli.drivers.child import Child, ChildSpec, Start
 from services.rpc import address as addresses
-from services.rpc.address import Address, free_port, is_free
+from services.rpc.address import Address
 from services.rpc.settings import PREFIX, Settings, environment_for_children, load
+from services.rpc.tcp_ports import free_port, is_free
 
 _ENVOY_HEAP = 2 * 1024 * 1024 * 1024  # bytes
 

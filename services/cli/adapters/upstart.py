@@ -25,9 +25,10 @@ from services.cli.domain.exit_code import StartError, UsageError
 from services.cli.drivers.log_file import LogFile
 from services.rpc import address as addresses
 from services.rpc import names
-from services.rpc.address import Address, free_port
+from services.rpc.address import Address
 from services.rpc.errors import DeadlineExceededError, UnavailableError
 from services.rpc.settings import PREFIX, environment_for_children
+from services.rpc.tcp_ports import free_port
 
 _DEFAULT_EDGE = "127.0.0.1:8080"
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # by the address of all addresses

@@ -20,7 +20,7 @@ from services.cli.demo import account, calls, chat, digits, minilm, smollm2
 from services.cli.demo.judge import Judge
 from services.cli.demo.shell import Shell
 from services.cli.demo.stream import CallStream
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 
 _USUAL_PORT = 8080
 _SHOWN_IMAGES = (0, 20, 47, 60, 88, 117, 130, 176)

@@ -18,7 +18,7 @@ import pytest
 from services.cli.__main__ import main
 from services.cli.adapters import access
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 
 DEADLINE = 120.0
 _CLI = [sys.executable, "-m", "services.cli"]

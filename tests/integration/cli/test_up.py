@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from services.cli.adapters.state_directory import RunningProcess, StateDirectory
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 from tests.integration.cli.running_mesh import DEADLINE, RunningMesh, run, running_mesh
 from tests.models import good
 

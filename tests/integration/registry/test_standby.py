@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from inferplane.discovery.v1 import discovery_service_pb2
 from inferplane.registry.v1 import model_pb2, model_service_pb2, watch_service_pb2
 
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 from tests.integration.registry.client import MODEL, Client, refused
 from tests.integration.registry.registry_process import end, launch
 from tests.postgres import PostgresServer

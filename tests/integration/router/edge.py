@@ -29,9 +29,9 @@ from services.router.servicers import edge_services
 from services.router.servicers.ads import AdsServicer
 from services.router.servicers.router_service import RouterServicer
 from services.rpc import channel
-from services.rpc.address import free_port
 from services.rpc.names import EndpointName, VersionName
 from services.rpc.server import RpcServer
+from services.rpc.tcp_ports import free_port
 from services.rpc.tls import PLAIN, Security
 from tests.envoy_process import EnvoyProcess
 from tests.integration.router.echo_worker import EchoWorker

@@ -18,8 +18,8 @@ from services.metering.settings import MeteringSettings
 from services.metering.settings import OidcIssuer as Trusted
 from services.router.adapters.policy_watch import PolicyWatch
 from services.rpc import channel
-from services.rpc.address import free_port
 from services.rpc.server import RpcServer
+from services.rpc.tcp_ports import free_port
 from tests.integration.router import keys
 from tests.integration.router.edge import EdgeUnderTest
 from tests.integration.router.keys import answer, bearer

@@ -21,9 +21,9 @@ from inferplane.router.v1 import router_service_pb2
 from inferplane.router.v1.router_service_pb2_grpc import RouterServiceStub
 
 from services.rpc import channel
-from services.rpc.address import free_port
 from services.rpc.names import VersionName
 from services.rpc.settings import environment_for_children
+from services.rpc.tcp_ports import free_port
 from tests.envoy_process import EnvoyProcess
 from tests.integration.registry.client import Client
 from tests.integration.router.echo_worker import EchoWorker

@@ -15,9 +15,9 @@ from inference.open_inference_pb2_grpc import GRPCInferenceServiceStub
 from inferplane.registry.v1 import endpoint_service_pb2, endpoint_service_pb2_grpc
 
 from services.rpc import channel, health
-from services.rpc.address import free_port
 from services.rpc.peer_kind import PeerKind
 from services.rpc.settings import environment_for_children
+from services.rpc.tcp_ports import free_port
 from services.rpc.tls import Security
 from tests.integration.registry.client import Client
 from tests.integration.router.echo_worker import EchoWorker

@@ -11,8 +11,8 @@ from inferplane.registry.v1 import endpoint_service_pb2, endpoint_service_pb2_gr
 from services.cli.adapters import ca
 from services.cli.adapters.envoy_secrets import TRANSPORT_SOCKET
 from services.rpc import channel
-from services.rpc.address import free_port
 from services.rpc.peer_kind import PeerKind
+from services.rpc.tcp_ports import free_port
 from services.rpc.tls import Security, TlsFiles
 from tests.envoy_process import EnvoyProcess
 from tests.integration.registry.client import Client

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from services.rpc import health
-from services.rpc.address import free_port
 from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer
+from services.rpc.tcp_ports import free_port
 from services.rpc.tls import PLAIN, Security
 from tests.mesh_certificates import MeshCertificates
 

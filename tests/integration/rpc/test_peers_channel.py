@@ -10,10 +10,10 @@ import grpc
 import pytest
 
 from services.rpc import channel, peer_addresses
-from services.rpc.address import free_port
 from services.rpc.errors import UnavailableError
 from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer
+from services.rpc.tcp_ports import free_port
 from services.rpc.tls import PLAIN, Security
 from tests.integration.rpc.names import Names
 from tests.mesh_certificates import MeshCertificates

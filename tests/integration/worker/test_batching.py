@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from inferplane.registry.v1 import model_pb2
 
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 from tests.integration.worker.conftest import Home
 from tests.integration.worker.oip_client import Client, details, output, request
 from tests.integration.worker.worker_process import WorkerProcess, running

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from inference import open_inference_pb2 as oip
 
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 from tests.integration.worker import metering_stand_in
 from tests.integration.worker.conftest import Home
 from tests.integration.worker.metering_stand_in import Metering

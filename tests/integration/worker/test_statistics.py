@@ -13,7 +13,7 @@ from inference import open_inference_pb2 as oip
 from inferplane.oip.v1 import rest_service_pb2
 from inferplane.registry.v1 import model_pb2
 
-from services.rpc.address import free_port
+from services.rpc.tcp_ports import free_port
 from tests.integration.worker.conftest import Home
 from tests.integration.worker.oip_client import Client, output, request
 from tests.integration.worker.worker_process import running

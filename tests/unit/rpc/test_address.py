@@ -1,7 +1,5 @@
 """Addresses: both forms parse, anything else is refused."""
 
-import socket
-
 import pytest
 
 from services.rpc import address
@@ -22,16 +20,6 @@ def test_bad_address_is_refused(text: str) -> None:
     """A text of another form is refused, naming the field."""
     with pytest.raises(InvalidArgumentError, match=r"^registry_address: "):
         address.parse(text, "registry_address")
-
-
-def test_a_port_is_free_or_not() -> None:
-    """A port somebody listens on is not free; one that is only left over by closed connections is."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        where = address.Address(host="127.0.0.1", port=server.getsockname()[1])
-        assert not address.is_free(where)
-        with socket.create_connection(("127.0.0.1", where.port)):
-            server.accept()[0].close()  # closed here first: it lingers here
-    assert address.is_free(where)
 
 
 def test_peers_are_listed() -> None:

@@ -13,11 +13,11 @@ import pytest
 from inferplane.discovery.v1 import worker_pb2
 
 from services.rpc import consul_worker
-from services.rpc.address import free_port
 from services.rpc.clock import SystemClock
 from services.rpc.consul import Consul, ConsulAccess
 from services.rpc.consul_roster import ConsulRoster
 from services.rpc.consul_watch import ConsulWatch, Pace
+from services.rpc.tcp_ports import free_port
 
 _WORKERS = "/v1/health/service/inferplane-worker"
 

@@ -11,10 +11,10 @@ from inferplane.router.v1 import router_service_pb2_grpc
 
 from services.registry.adapters.router_routes import RouterRoutes, is_routed
 from services.rpc import peer_addresses
-from services.rpc.address import free_port
 from services.rpc.each_peer import EachPeer
 from services.rpc.names import EndpointName, VersionName
 from services.rpc.server import RpcServer
+from services.rpc.tcp_ports import free_port
 from services.rpc.tls import PLAIN, Security
 from tests.integration.rpc.names import Names
 
