@@ -18,7 +18,7 @@ import pytest
 from services.rpc.consul import ConsulAccess
 from services.rpc.tcp_ports import free_port
 
-_PATIENCE = 60.0  # seconds; a busy machine's
+_PATIENCE = 120.0  # seconds; a busy machine's
 MANAGEMENT = "11111111-2222-3333-4444-555555555555"  # of an agent with ACLs
 
 

@@ -114,7 +114,7 @@ class EnvoyProcess:
                 return int(line.rpartition(" ")[2])
         return 0
 
-    async def ready(self, seconds: float = 20.0) -> None:
+    async def ready(self, seconds: float = 100.0) -> None:
         """Wait until Envoy has its configuration and listens."""
         async with asyncio.timeout(seconds):
             while True:

@@ -16,7 +16,7 @@ from services.cli.demo import digits
 from tests.e2e.mesh import Mesh, eventually
 from tests.e2e.oip_calls import raw_request
 
-_PATIENCE = 60  # seconds until a report must tell what was done
+_PATIENCE = 150  # seconds until a report must tell what was done
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_metrics_ports_answer_nothing_else(mesh: Mesh) -> None:
             ):
                 call: Any = channel.unary_unary(path)
                 with pytest.raises(grpc.RpcError):
-                    call(b"", timeout=20)
+                    call(b"", timeout=60)
         for method, path in _ELSEWHERE:
             answer = httpx.request(method, f"http://127.0.0.1:{port}{path}", timeout=60)
             assert answer.status_code in (404, 405) or b"# TYPE" in answer.content, (port, path)

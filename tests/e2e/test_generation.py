@@ -187,4 +187,4 @@ def test_callers_who_go_free_what_they_hold(channel: grpc.Channel) -> None:
         loads = [v.engine for worker in workers(channel) for v in worker.versions]
         return not any(load.running or load.waiting or load.used_blocks for load in loads)
 
-    eventually(is_idle, seconds=60, what="the engines are idle")
+    eventually(is_idle, seconds=150, what="the engines are idle")

@@ -121,7 +121,7 @@ async def _both_well(mesh: Mesh, *versions: str) -> None:
     await asyncio.to_thread(
         eventually,
         lambda: all(mesh.well(f"models/{version}") == 2 for version in versions),
-        seconds=60,
+        seconds=150,
         what="both workers are well",
     )
 
@@ -168,13 +168,13 @@ async def test_adding_and_draining_a_worker(
             await asyncio.to_thread(
                 eventually,
                 lambda: sum(w.get("pid") == extra.pid and _ready(w) for w in _workers(mesh)) == 1,
-                seconds=60,
+                seconds=150,
                 what="the new worker is ready",
             )
             await asyncio.to_thread(
                 eventually,
                 lambda: any(w.get("pid") == extra.pid and _succeeded(w) for w in _workers(mesh)),
-                seconds=60,
+                seconds=150,
                 what="the new worker has answered calls",
             )
             extra.send_signal(signal.SIGTERM)
@@ -213,7 +213,7 @@ async def test_killing_a_worker(mesh: Mesh, expected: dict[str, npt.NDArray[np.i
                 sum(_ready(w) for w in _workers(mesh)) == 2
                 and victim.pid not in [w.get("pid") for w in _workers(mesh)]
             ),
-            seconds=60,
+            seconds=150,
             what="two ready workers, the killed one forgotten",
         )
     load.assert_all_right(at_least=600)
@@ -250,7 +250,7 @@ async def test_killing_a_worker_that_holds_many_calls(mesh: Mesh) -> None:
     await asyncio.to_thread(
         eventually,
         lambda: sum(_ready(w) for w in _workers(mesh)) == 2,
-        seconds=60,
+        seconds=150,
         what="two ready workers again",
     )
 
@@ -273,7 +273,7 @@ async def test_killing_the_control_plane(
             lambda: (
                 mesh.cli("traffic", "set", "digits", "1=50", "2=50", check=False).returncode == 0
             ),
-            seconds=60,
+            seconds=150,
             what=f"{service} answers again",
         )
         await _split_among(load.report, "1", "2")
@@ -290,7 +290,7 @@ async def test_a_request_that_crashes_its_model(
     await asyncio.to_thread(
         eventually,
         lambda: sum(_ready(w) for w in _workers(mesh)) == 2,
-        seconds=60,
+        seconds=150,
         what="two ready workers",
     )
     await _both_well(mesh, "divided/versions/1", "digits/versions/2")

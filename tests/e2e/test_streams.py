@@ -29,14 +29,14 @@ def test_tritonclient_streams_and_sequences(
     mesh.cli("models", "push", "sum@1", str(folder / "sum.onnx"), "--settings", settings)
     mesh.cli("deploy", "sum@1")
     # A worker that joins takes some sequences over, which then have to begin anew: not what this is about.
-    eventually(lambda: mesh.well("models/sum/versions/1") == 2, seconds=60, what="both are well")
+    eventually(lambda: mesh.well("models/sum/versions/1") == 2, seconds=150, what="both are well")
     done = subprocess.run(
         [sys.executable, "-m", "tests.e2e.triton_streams", mesh.address, "sum"],
         capture_output=True,
         text=True,
         cwd=ROOT,
         env=environment(mesh.state_dir, mesh.address),
-        timeout=120,
+        timeout=200,
     )
     assert not done.returncode, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)

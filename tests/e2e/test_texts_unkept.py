@@ -35,7 +35,7 @@ def test_no_file_of_the_mesh_has_a_prompt(text_mesh: Mesh) -> None:
         text_mesh.cli("generate", "smollm2", prompt, "--max-tokens", "4", "--temperature", "0")
     refused = text_mesh.cli("generate", "smollm2", prompt, "--max-tokens", "100000", check=False)
     assert refused.returncode
-    eventually(lambda: len(texts_known(text_mesh)) == 2, seconds=60, what="both rows are stored")
+    eventually(lambda: len(texts_known(text_mesh)) == 2, seconds=150, what="both rows are stored")
     first, second = texts_known(text_mesh)
     assert first == second
     assert len(first[0]) == 16

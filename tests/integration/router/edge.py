@@ -165,7 +165,7 @@ class EdgeUnderTest:
         change = EndpointChange(endpoint.name, endpoint)
         self.publisher.hear_registry(CatalogUpdate(changes=(change,), synced=True))
 
-    async def in_sync(self, seconds: float = 20.0) -> None:
+    async def in_sync(self, seconds: float = 100.0) -> None:
         """Wait until every Envoy has acknowledged what is published, and at least one is connected."""
         await until(
             lambda: not (self.publisher._changed.is_set() or not self._all_in_sync()),
@@ -186,7 +186,7 @@ class EdgeUnderTest:
         )
 
     async def infer(
-        self, name: str = "digits", version: str = "", timeout: float = 10.0, **kw: Any
+        self, name: str = "digits", version: str = "", timeout: float = 30.0, **kw: Any
     ) -> Any:
         request = oip.ModelInferRequest(
             model_name=name, model_version=version, **kw.pop("fields", {})

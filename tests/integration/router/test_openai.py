@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("text_worker", ["auto"], indirect=True)
 
 def client_of(edge: EdgeUnderTest) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(
-        base_url=f"http://{edge.settings.address}/v1", api_key="none", max_retries=0, timeout=20
+        base_url=f"http://{edge.settings.address}/v1", api_key="none", max_retries=0, timeout=60
     )
 
 

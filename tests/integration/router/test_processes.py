@@ -42,7 +42,7 @@ class Caller:
     stub: Any
 
     async def infer(self) -> Any:
-        return await self.stub.ModelInfer(oip.ModelInferRequest(model_name="digits"), timeout=10)
+        return await self.stub.ModelInfer(oip.ModelInferRequest(model_name="digits"), timeout=30)
 
     async def is_served(self) -> bool:
         try:
@@ -97,7 +97,7 @@ class Mesh:
         self.router = await self.start_process("router")
         self.envoy = await EnvoyProcess.start(self.folder, self.address("router"))
         self.client = Client(self.address("registry"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             await self.client.channel.channel_ready()
 
     async def stop(self) -> None:
@@ -156,7 +156,7 @@ class Mesh:
     async def status_over(self, direct: grpc.aio.Channel) -> Any:
         """The router's, over a channel to it."""
         return await RouterServiceStub(direct).GetStatus(
-            router_service_pb2.GetStatusRequest(), timeout=5, wait_for_ready=True
+            router_service_pb2.GetStatusRequest(), timeout=20, wait_for_ready=True
         )
 
 
@@ -174,7 +174,7 @@ async def serving(folder: Path) -> AsyncIterator[tuple[Mesh, Caller]]:
         await mesh.envoy.ready()
         async with channel.connect(mesh.edge) as edge:
             caller = Caller(GRPCInferenceServiceStub(edge))
-            await until(caller.is_served, seconds=20)
+            await until(caller.is_served, seconds=100)
             yield mesh, caller
     finally:
         await mesh.stop()
@@ -195,7 +195,7 @@ async def test_router_killed_and_restarted_under_load_loses_nothing(folder: Path
                 status = await mesh.status()
                 return any(envoy.in_sync for envoy in status.envoys)
 
-            await until(is_back, seconds=20)
+            await until(is_back, seconds=100)
             status = await mesh.status()
             assert status.snapshot_version == before
             assert [(e.ack_count, e.nack_count) for e in status.envoys] == [(0, 0)]
@@ -221,7 +221,7 @@ async def test_registry_and_router_killed_together_lose_nothing(folder: Path) ->
             async def is_back() -> bool:
                 return any(envoy.in_sync for envoy in (await mesh.status()).envoys)
 
-            await until(is_back, seconds=30)
+            await until(is_back, seconds=100)
             await outcome.more(200)
         assert not outcome.failures
 

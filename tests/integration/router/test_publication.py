@@ -49,7 +49,7 @@ async def test_traffic_moves_within_100_ms_and_no_call_fails(edge: EdgeUnderTest
             await outcome.more(10)
             began = time.monotonic()
             edge.set_endpoint(endpoint)
-            async with asyncio.timeout(30), outcome.changed:
+            async with asyncio.timeout(100), outcome.changed:
                 await outcome.changed.wait_for(lambda: outcome.last == str(version))  # noqa: B023 (awaited here)
             delays.append(time.monotonic() - began)
     assert not outcome.failures
@@ -130,7 +130,7 @@ async def test_refused_update_keeps_the_last_good_and_is_shown(folder: Path) -> 
         assert not outcome.failures
         assert envoy.nacks == 1  # not again and again
         stub = RouterServiceStub(edge.channel)
-        status = await stub.GetStatus(router_service_pb2.GetStatusRequest(), timeout=5)
+        status = await stub.GetStatus(router_service_pb2.GetStatusRequest(), timeout=20)
         (shown,) = status.envoys
         assert not shown.in_sync
         assert shown.nack_count == 1
@@ -186,7 +186,7 @@ async def test_several_envoys_are_served_alike(edge: EdgeUnderTest) -> None:
         edge.folder / "second", edge.settings.router_address, "edge-2"
     )
     try:
-        await until(lambda: len(list(edge.roster.envoys)) == 2, seconds=20)
+        await until(lambda: len(list(edge.roster.envoys)) == 2, seconds=100)
         edge.set_endpoint(split(1, 1))
         await edge.in_sync()
         assert sorted(e.node_id for e in edge.roster.envoys) == ["edge-1", "edge-2"]
@@ -243,7 +243,7 @@ async def test_a_router_without_envoy_shows_its_status(edge: EdgeUnderTest) -> N
     """The status can be asked for directly, at the router's own address."""
     async with channel.connect(edge.settings.router_address) as direct:
         status = await RouterServiceStub(direct).GetStatus(
-            router_service_pb2.GetStatusRequest(), timeout=5
+            router_service_pb2.GetStatusRequest(), timeout=20
         )
     assert status.registry_connected
     assert not status.discovery_connected

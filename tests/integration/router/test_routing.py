@@ -81,17 +81,17 @@ async def test_model_ready_is_routed_by_its_own_fields(edge: EdgeUnderTest) -> N
     """ModelReady names the endpoint in `name` and the version in `version`."""
     await two_versions(edge)
     request = oip.ModelReadyRequest(name="digits", version="2")
-    assert (await edge.stub.ModelReady(request, timeout=5)).ready
+    assert (await edge.stub.ModelReady(request, timeout=20)).ready
     assert edge.workers[1].calls[str(V2)] == 1
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await edge.stub.ModelReady(oip.ModelReadyRequest(name="nope"), timeout=5)
+        await edge.stub.ModelReady(oip.ModelReadyRequest(name="nope"), timeout=20)
     assert raised.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 async def test_server_calls_reach_any_worker(edge: EdgeUnderTest) -> None:
     """ServerLive and the REST health paths need no endpoint."""
     await two_versions(edge)
-    assert (await edge.stub.ServerLive(oip.ServerLiveRequest(), timeout=5)).live
+    assert (await edge.stub.ServerLive(oip.ServerLiveRequest(), timeout=20)).live
     status, _, body = await edge.http("GET", "/v2/health/ready")
     assert (status, body) == (200, b'{"ready": true}')
 
@@ -129,7 +129,7 @@ async def test_unknown_method_is_unimplemented(edge: EdgeUnderTest) -> None:
     await two_versions(edge)
     call: Any = edge.channel.unary_unary("/no.Such/Method")
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call(b"", timeout=5)
+        await call(b"", timeout=20)
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -187,7 +187,7 @@ async def test_management_calls_go_to_the_router_and_discovery_is_closed_to_writ
 
     await two_versions(edge)
     status = await RouterServiceStub(edge.channel).GetStatus(
-        router_service_pb2.GetStatusRequest(), timeout=5
+        router_service_pb2.GetStatusRequest(), timeout=20
     )
     assert status.envoys[0].node_id == "edge-1"
     assert status.envoys[0].in_sync
@@ -198,7 +198,7 @@ async def test_management_calls_go_to_the_router_and_discovery_is_closed_to_writ
         (stub.DeregisterWorker, discovery.DeregisterWorkerRequest()),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as raised:
-            await call(request, timeout=5)
+            await call(request, timeout=20)
         assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
@@ -210,7 +210,7 @@ async def test_reflection_describes_the_edge(edge: EdgeUnderTest) -> None:
     edge.set_workers({})
     await edge.in_sync()
     request = reflection_pb2.ServerReflectionRequest(list_services="")
-    call = ServerReflectionStub(edge.channel).ServerReflectionInfo(iter([request]), timeout=5)
+    call = ServerReflectionStub(edge.channel).ServerReflectionInfo(iter([request]), timeout=20)
     response = await call.read()
     names = {service.name for service in response.list_services_response.service}
     assert {
@@ -226,7 +226,7 @@ async def test_statistics_of_an_endpoint_or_of_a_worker(edge: EdgeUnderTest) -> 
 
     async def over_grpc(name: str = "", version: str = "") -> list[tuple[str, str]]:
         request = oip.ModelStatisticsRequest(name=name, version=version)
-        answer = await edge.stub.ModelStatistics(request, timeout=10)
+        answer = await edge.stub.ModelStatistics(request, timeout=30)
         return [(said.name, said.version) for said in answer.model_stats]
 
     async def over_rest(path: str) -> tuple[int, Any]:

@@ -77,11 +77,11 @@ async def test_a_streams_own_deadline_ends_it(served: EdgeUnderTest) -> None:
 
 async def test_no_endpoint_no_stream(served: EdgeUnderTest) -> None:
     """NOT_FOUND by name; a stream without any message is refused too, and no worker hears of either."""
-    stream = served.stub.ModelStreamInfer(timeout=10)
+    stream = served.stub.ModelStreamInfer(timeout=60)
     await stream.write(request("nobody"))
     assert await stream.code() is grpc.StatusCode.NOT_FOUND
     assert "nobody" in await stream.details()
-    empty = served.stub.ModelStreamInfer(timeout=10)
+    empty = served.stub.ModelStreamInfer(timeout=60)
     await empty.done_writing()
     assert await empty.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert not sum(worker.calls.total() for worker in served.workers)
@@ -92,7 +92,7 @@ async def test_a_dead_worker_gets_no_stream(served: EdgeUnderTest) -> None:
     first, second = served.workers
     streams = []
     for _ in range(8):
-        stream = served.stub.ModelStreamInfer(timeout=10)
+        stream = served.stub.ModelStreamInfer(timeout=60)
         streams.append((stream, await said(stream, request())))
     await first.stop()
     for stream, answer in streams:
@@ -101,7 +101,7 @@ async def test_a_dead_worker_gets_no_stream(served: EdgeUnderTest) -> None:
         else:
             assert await stream.code() is not grpc.StatusCode.OK
     for _ in range(20):
-        stream = served.stub.ModelStreamInfer(timeout=10)
+        stream = served.stub.ModelStreamInfer(timeout=60)
         assert (await said(stream, request())).parameters["worker"].string_param == second.name
         stream.cancel()
 
@@ -111,7 +111,7 @@ async def test_a_pinned_version_counts_for_streams(served: EdgeUnderTest) -> Non
     served.set_endpoint(Endpoint(name=DIGITS, targets=(Target(V1, 1), Target(V2, 1))))
     await served.in_sync()
     for version in ("1", "2"):
-        stream = served.stub.ModelStreamInfer(timeout=10)
+        stream = served.stub.ModelStreamInfer(timeout=60)
         answer = await said(stream, request(model_version=version))
         assert answer.model_version == f"models/digits/versions/{version}"
         stream.cancel()

@@ -64,7 +64,7 @@ async def ended(worker: TextWorker, outcome: Outcome, count: int = 1) -> None:
 
 async def test_all_of_it_at_once(stub: Any, text_worker: TextWorker) -> None:
     """Text, why it ended, counts, times, which version it was; and how busy the engine is, for balancing."""
-    call = stub.Generate(service.GenerateRequest(**asking(), id="7"), timeout=10)
+    call = stub.Generate(service.GenerateRequest(**asking(), id="7"), timeout=60)
     answer = await call
     (choice,) = answer.choices
     assert choice.text == text_of(continued(b"hello", 8))
@@ -91,7 +91,7 @@ async def test_envoy_finds_the_worker_well(
 async def test_pieces_come_as_they_are_made(stub: Any, text_worker: TextWorker) -> None:
     """The first is there while the rest is not computed; together they are the text; counts come last."""
     hold = hold_after(text_worker, 4)
-    stream = stub.GenerateStream(service.GenerateStreamRequest(**asking(tokens=20)), timeout=10)
+    stream = stub.GenerateStream(service.GenerateStreamRequest(**asking(tokens=20)), timeout=60)
     messages = []
     async for message in stream:
         messages.append(message)
@@ -111,7 +111,7 @@ async def test_many_streams_keep_apart(stub: Any) -> None:
 
     async def written(prompt: str) -> str:
         request = service.GenerateStreamRequest(**asking(prompt, tokens=32))
-        stream = stub.GenerateStream(request, timeout=20)
+        stream = stub.GenerateStream(request, timeout=60)
         return "".join([piece.text async for message in stream for piece in message.pieces])
 
     prompts = [f"prompt {number}" for number in range(24)]
@@ -126,7 +126,7 @@ async def test_a_stream_that_is_cancelled_frees_its_blocks(
     """Whatever was to be written is not, of any of the answers."""
     hold = hold_after(text_worker, 4)
     request = service.GenerateStreamRequest(**asking(tokens=_LONG, n=n))
-    stream = stub.GenerateStream(request, timeout=20)
+    stream = stub.GenerateStream(request, timeout=60)
     assert (await stream.read()).pieces
     stream.cancel()
     await until(lambda: not text_worker.served.traffic.in_flight)
@@ -140,7 +140,7 @@ async def test_a_call_that_is_cancelled_frees_its_blocks(
 ) -> None:
     """One that waits for all of the text."""
     hold = hold_after(text_worker, 4)
-    call = stub.Generate(service.GenerateRequest(**asking(tokens=_LONG)), timeout=20)
+    call = stub.Generate(service.GenerateRequest(**asking(tokens=_LONG)), timeout=60)
     asked = asyncio.ensure_future(call)
     await until(lambda: not hold.is_set())
     call.cancel()
@@ -204,7 +204,7 @@ async def test_an_endpoints_timeout_is_of_silence(
     pause = threading.Event()
     text_worker.runner.on_step = lambda _: void(pause.wait(0.1))
     request = service.GenerateStreamRequest(**asking(tokens=30))
-    texts = [m async for m in stub.GenerateStream(request, timeout=20)]
+    texts = [m async for m in stub.GenerateStream(request, timeout=60)]
     assert texts[-1].usage.completion_tokens == 30
     pause.set()
     hold.clear()
@@ -212,7 +212,7 @@ async def test_an_endpoints_timeout_is_of_silence(
     status, _, answer = await text_edge.http("POST", "/v1/completions", sent)
     assert status == 504
     assert json.loads(answer)["error"]["code"] == "timeout"
-    stream = stub.GenerateStream(service.GenerateStreamRequest(**asking()), timeout=20)
+    stream = stub.GenerateStream(service.GenerateStreamRequest(**asking()), timeout=60)
     assert await stream.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     hold.set()
     await ended(text_worker, Outcome.CANCELLED, 2)
@@ -254,7 +254,7 @@ async def test_what_is_refused(stub: Any) -> None:
             (stub.Generate, service.GenerateRequest(**given)),
             (stub.GenerateStream, service.GenerateStreamRequest(**given)),
         ):
-            call = method(request, timeout=10)
+            call = method(request, timeout=60)
             assert (await call.code()).name == code, case.id
             assert str(words) in await call.details(), case.id
 
@@ -264,11 +264,11 @@ async def test_calls_of_the_wrong_kind_say_which_is_right(
 ) -> None:
     """Tensors for a language model, text of a tensor model: FAILED_PRECONDITION."""
     with pytest.raises(grpc.aio.AioRpcError) as told:
-        await text_edge.stub.ModelInfer(oip.ModelInferRequest(model_name="chat"), timeout=10)
+        await text_edge.stub.ModelInfer(oip.ModelInferRequest(model_name="chat"), timeout=60)
     assert told.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert "language model" in (told.value.details() or "")
     request = service.GenerateStreamRequest(**(asking() | {"model_name": "digits"}))
-    stream = stub.GenerateStream(request, timeout=10)
+    stream = stub.GenerateStream(request, timeout=60)
     assert await stream.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert "ModelInfer" in await stream.details()
 

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 
-async def until(holds: Callable[[], bool | Awaitable[bool]], seconds: float = 30.0) -> None:
+async def until(holds: Callable[[], bool | Awaitable[bool]], seconds: float = 100.0) -> None:
     """Return once `holds()` is true; TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds):
         while True:

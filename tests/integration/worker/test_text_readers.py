@@ -56,7 +56,7 @@ async def test_a_reader_that_stalls_holds_nobody_up(worker: TextWorker) -> None:
             timeout=20,
         )
         assert answer.choices[0].text == text_of(continued(b"hi", 8))
-        await until(lambda: not worker.engine.load().used_blocks, seconds=20)
+        await until(lambda: not worker.engine.load().used_blocks, seconds=100)
         last = b""
         while (message := await stalled.read()) is not grpc.aio.EOF:
             last = message.data

@@ -43,7 +43,7 @@ async def registry_process(folder: Path, address: str) -> AsyncIterator[grpc.aio
     )
     try:
         async with channel.connect(address) as connected:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 await connected.channel_ready()
             yield connected
     finally:
@@ -81,7 +81,7 @@ async def push(registry: grpc.aio.Channel, name: str, graph: bytes) -> None:
 async def until_ready(registry: grpc.aio.Channel, *versions: str) -> None:
     """Watch discovery until one worker has all of them READY."""
     stub = discovery_service_pb2_grpc.DiscoveryServiceStub(registry)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         async for response in stub.WatchWorkers(discovery.WatchWorkersRequest()):
             for worker in response.workers:
                 if {v.version for v in worker.versions if v.state == READY} >= set(versions):

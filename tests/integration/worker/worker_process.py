@@ -33,7 +33,7 @@ class WorkerProcess:
         """SIGTERM."""
         self.process.send_signal(signal.SIGTERM)
 
-    async def ended(self, seconds: float = 40.0) -> int:
+    async def ended(self, seconds: float = 100.0) -> int:
         """Its exit status, once it has ended."""
         async with asyncio.timeout(seconds):
             return await self.process.wait()

@@ -13,7 +13,7 @@ from services.worker.llm.domain.generation import GenerationRequest, RequestId, 
 from services.worker.llm.drivers.engine import Engine
 from tests.unit.worker.llm.scripted_runner import ScriptedRunner, scripted_model
 
-PATIENCE = 20.0  # seconds until a test gives up
+PATIENCE = 60.0  # seconds until a test gives up
 
 
 @dataclass(slots=True)
