@@ -70,7 +70,7 @@ class GenerationServicer(generation_service_pb2_grpc.GenerationServiceServicer):
             context.set_trailing_metadata(load_report.trailers(served))
             await _tell(context, answer)
             answer.deliver(update, response.ByteSize())
-            yield response
+        yield response  # once it is counted how the call ended: who has all of it may go
 
     def _find(self, request: Request, context: Context) -> ServedText:
         return self._source.roster.find_text(

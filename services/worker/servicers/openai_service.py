@@ -26,7 +26,7 @@ from services.worker.servicers.text_prompt import (
     request_of,
 )
 
-_EVENTS = "text/event-stream"
+_EVENTS, _JSON = "text/event-stream", "application/json"
 _FINGERPRINT = 12  # of a version's digest
 
 
@@ -95,27 +95,34 @@ class _Call:
             if request.echo:
                 writer.begin(_texts(served, request), request.sampling.n)
             if request.stream:
-                await self._stream(answer, writer)
+                last, form = await self._stream(answer, writer), _EVENTS
             else:
-                update = await answer.whole()
-                assert update.summary is not None
-                whole = writer.whole(update.pieces, update.summary)
-                self._source.check_size(len(whole))
-                answer.deliver(update, len(whole))
-                await self._write(whole, "application/json", answer.headers())
+                last, form = await self._whole(answer, writer), _JSON
+        # Once it is counted how the call ended: clients leave with the last event.
+        await self._write(last, form, answer.headers())
         self._context.set_trailing_metadata(load_report.trailers(served))
 
-    async def _stream(self, answer: TextAnswer, writer: Writer) -> None:
+    async def _whole(self, answer: TextAnswer, writer: Writer) -> bytes:
+        """All of it, counted and not written yet."""
+        update = await answer.whole()
+        assert update.summary is not None
+        whole = writer.whole(update.pieces, update.summary)
+        self._source.check_size(len(whole))
+        answer.deliver(update, len(whole))
+        return whole
+
+    async def _stream(self, answer: TextAnswer, writer: Writer) -> bytes:
+        """Write all but the last events, which are counted too."""
         while True:
             update = await answer.next()
             events = writer.events(update.pieces)
             if update.summary is not None:
                 events += writer.last(update.summary)
             answer.deliver(update, len(events))
+            if update.summary is not None:
+                return events
             if events:
                 await self._write(events, _EVENTS, answer.headers())
-            if update.summary is not None:
-                return
 
     def _asked(self, model: str) -> Asked:
         endpoint, _, version = model.partition("@")
