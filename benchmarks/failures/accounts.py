@@ -79,8 +79,12 @@ def audit(
 ) -> Audit:
     """Wait until all of a key's requests have arrived, then compare."""
     claims = token.split(".")[1]
-    key = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["jti"]
-    stored, twice = _settled(cli, key, {_plain(o.how.request_id) for o in outcomes if o.ok})
+    said = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    key, wanted = (
+        _Key(said["project"], said["jti"]),
+        {_plain(o.how.request_id) for o in outcomes if o.ok},
+    )
+    stored, twice = _settled(cli, key, wanted)
     found = Audit(len(outcomes), sum(o.ok for o in outcomes), len(stored))
     found.outcomes = dict(Counter(one.outcome for one in stored.values()))
     found.double = [f"request {ident} is counted {n} times" for ident, n in twice.items()]
@@ -93,8 +97,8 @@ def audit(
         found.double.append(f"{len(stored)} requests of {unheard} calls: {list(stored)[:5]}")
     found.rows = rows() if rows else None
     verified = cli("ledger", "verify", check=False)
-    said = (verified.stdout or verified.stderr).split("\n")[0]
-    found.ledger, found.ledger_ok = " ".join(said.split()), verified.returncode == 0
+    line = (verified.stdout or verified.stderr).split("\n")[0]
+    found.ledger, found.ledger_ok = " ".join(line.split()), verified.returncode == 0
     return found
 
 
@@ -117,7 +121,15 @@ def _agrees(one: Outcome, counted: Counted) -> bool:
     return counted.tokens >= one.how.tokens  # the last piece may not have arrived
 
 
-def _settled(cli: Command, key: str, wanted: set[str]) -> tuple[dict[str, Counted], dict[str, int]]:
+@dataclass(frozen=True, slots=True)
+class _Key:
+    project: str
+    jti: str
+
+
+def _settled(
+    cli: Command, key: _Key, wanted: set[str]
+) -> tuple[dict[str, Counted], dict[str, int]]:
     """All requests by id, once no more come; and those that are there more than once."""
     end, before, since = time.monotonic() + _PATIENCE, -1, time.monotonic()
     while True:
@@ -130,10 +142,10 @@ def _settled(cli: Command, key: str, wanted: set[str]) -> tuple[dict[str, Counte
         time.sleep(1.0)  # another process, which can't wake us
 
 
-def _export(cli: Command, key: str) -> tuple[dict[str, Counted], dict[str, int]]:
+def _export(cli: Command, key: _Key) -> tuple[dict[str, Counted], dict[str, int]]:
     with tempfile.TemporaryDirectory(prefix="ip-") as name:
         file = Path(name) / "usage.parquet"
-        words = ("--format", "parquet", "--project", PROJECT, "--file", str(file))
+        words = ("--format", "parquet", "--project", key.project, "--file", str(file))
         # Clocks may have been ahead.
         until = (datetime.now(UTC) + timedelta(days=3)).strftime("%Y-%m-%d")
         times = ("--since", "2d", "--until", until)
@@ -141,7 +153,7 @@ def _export(cli: Command, key: str) -> tuple[dict[str, Counted], dict[str, int]]
             return {}, {}  # metering is not back yet
         query = f"SELECT request_id, outcome, output_tokens FROM '{file}' WHERE key LIKE ?"
         with duckdb.connect() as database:
-            lines = database.execute(query, [f"%{key}"]).fetchall()
+            lines = database.execute(query, [f"%{key.jti}"]).fetchall()
     seen = Counter(_plain(str(line[0])) for line in lines)
     stored = {_plain(str(i)): Counted(str(how), int(n or 0)) for i, how, n in lines}
     return stored, {ident: n for ident, n in seen.items() if n > 1}

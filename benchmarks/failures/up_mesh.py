@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,12 +123,13 @@ def _answered(metrics: str) -> set[str]:
 
 
 @contextmanager
-def up(folder: Path) -> Iterator[UpMesh]:
-    """The mesh; everything well."""
+def up(folder: Path, variables: Mapping[str, str] | None = None) -> Iterator[UpMesh]:
+    """The mesh, with more of an environment; everything well."""
     folder.joinpath("models").mkdir()
     accepted = folder / "accepted.log"
     accepted.touch()
-    with _second_count(accepted), running(folder / "state", workers=WORKERS) as mesh:
+    state = folder / "state"
+    with _second_count(accepted), running(state, workers=WORKERS, variables=variables) as mesh:
         deploy(mesh, folder / "models")
         made = UpMesh(mesh, open_project(mesh.cli), accepted)
         made.well()

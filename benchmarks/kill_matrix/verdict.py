@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from benchmarks.kill_matrix.client import KINDS, TENSOR, TEXT, message, tokens_of
+from benchmarks.kill_matrix.calls import TINY, Kind
 
 OK = 1
-_MODELS = {"tensor": TENSOR, "stream": TEXT, "text": TEXT}
+OUTCOMES = ("", "ok", "failed", "cancelled", "deadline", "aborted")
+KILLED = "KILLED"
 
 
 @dataclass(slots=True)
@@ -19,9 +22,16 @@ class Sent:
     """One request as its caller knows it."""
 
     number: int
+    kind: Kind
     size: int
+    most: int  # tokens that it asked for
     tokens: int = 0  # received
-    end: str = "KILLED"  # of a caller that was killed
+    end: str = KILLED  # of a caller that was killed
+
+    @property
+    def row(self) -> tuple[str, int]:
+        """By what its rows are found."""
+        return self.kind.model, self.size
 
 
 @dataclass(slots=True)
@@ -43,24 +53,30 @@ class Audit:
     tokens: int = 0
 
 
+def note(sent: dict[int, Sent], said: Mapping[str, Any]) -> None:
+    """Take in what a caller said."""
+    number = said["n"]
+    if said.get("sent"):
+        sent[number] = Sent(number, Kind(said["kind"]), said["size"], said["tokens"])
+    elif "got" in said:
+        sent[number].tokens += said["got"]
+    elif "end" in said:
+        sent[number].end = said["end"]
+
+
 def read_sent(log: Path) -> dict[int, Sent]:
     """By number; a last line that a kill has cut is no line."""
     found: dict[int, Sent] = {}
     for line in log.read_bytes().splitlines():
-        said = json.loads(line) if line.endswith(b"}") else {}
-        if said.get("sent"):
-            found[said["n"]] = Sent(said["n"], said["size"])
-        elif "got" in said:
-            found[said["n"]].tokens += said["got"]
-        elif "end" in said:
-            found[said["n"]].end = said["end"]
+        if line.endswith(b"}"):
+            note(found, json.loads(line))
     return found
 
 
-def read_audit(path: Path) -> Audit:
-    """Sums of its lines."""
+def read_audit(path: Path, first: int = 0) -> Audit:
+    """Sums of its lines, from a place in the file on."""
     audit = Audit()
-    for line in path.read_bytes().splitlines():
+    for line in path.read_bytes()[first:].splitlines():
         if line == b"A":
             audit.accepted += 1
         elif line.startswith(b"T "):
@@ -95,29 +111,29 @@ def read_stored(database: Path) -> dict[tuple[str, int], Stored]:
 
 
 def problems(
-    sent: dict[int, Sent], stored: dict[tuple[str, int], Stored], audit: Audit, kills: Counter[str]
+    sent: Mapping[int, Sent],
+    stored: Mapping[tuple[str, int], Stored],
+    audit: Audit,
+    between: int,
 ) -> list[str]:
-    """All that is not as promised; none: it is."""
+    """All that is not as promised; none: it is. So many workers may have died `between` the two counts."""
     found: list[str] = []
-    by_row = {(_model(one), one.size): one for one in sent.values()}
+    by_row = {one.row: one for one in sent.values()}
+    assert len(by_row) == len(sent), "two requests are of one size"
     found += [f"a row of no request: {key}" for key in stored if key not in by_row]
     for one in sent.values():
-        found += _of_one(one, stored.get((_model(one), one.size)))
+        found += of_one(one, stored.get(one.row))
     rows = sum(len(one.outcomes) for one in stored.values())
     tokens = sum(one.tokens for one in stored.values())
-    if not audit.accepted <= rows <= audit.accepted + kills["worker"]:
-        found.append(f"{rows} rows, {audit.accepted} accepted, {kills['worker']} workers killed")
+    if not audit.accepted <= rows <= audit.accepted + between:
+        found.append(f"{rows} rows, {audit.accepted} accepted, at most {between} between the two")
     if not tokens <= audit.tokens:
         found.append(f"{tokens} tokens counted, {audit.tokens} handed out")
     return found
 
 
-def _model(one: Sent) -> str:
-    return _MODELS[KINDS[one.number % len(KINDS)]]
-
-
-def _of_one(one: Sent, stored: Stored | None) -> list[str]:
-    assert one.size == message(one.number).ByteSize()
+def of_one(one: Sent, stored: Stored | None) -> list[str]:
+    """What is not as promised of one request."""
     if stored is None:
         return [f"no row of {one}"] if one.end == "OK" or one.tokens else []
     found = []
@@ -125,8 +141,12 @@ def _of_one(one: Sent, stored: Stored | None) -> list[str]:
         found.append(f"counted {stored.counted} times: {one} {stored}")
     if one.end == "OK" and stored.outcome != OK:
         found.append(f"answered, and counted as {stored.outcome}: {one}")
-    is_text = _model(one) == TEXT
-    most = tokens_of(one.number) * len(stored.outcomes) if is_text else 0
+    most = one.most * len(stored.outcomes) if one.kind.model == TINY else 0
     if not one.tokens <= stored.tokens <= most:
         found.append(f"{stored.tokens} tokens counted: {one}")
     return found
+
+
+def ends(sent: Mapping[int, Sent]) -> dict[str, int]:
+    """How callers saw them end."""
+    return dict(Counter(one.end for one in sent.values()).most_common())

@@ -1,18 +1,39 @@
-"""A second, independent count in each worker: Python imports this first where it is on PYTHONPATH.
+"""A second, independent count in each worker, and gates: Python imports this first where it is on PYTHONPATH.
 
 What a batcher or an engine has accepted, and how many tokens are about to be handed to the edge, is appended to a file
 as it happens. Nothing of the worker's own counting is asked.
+
+Where KILL_MATRIX_GATE names a socket, a worker tells there which stage of a call it has come to, and goes on when it
+is let: `accepted`, `compute` (of a tensor), `step` (of a text, before it), `ended` (counted, not handed over), `unsent`
+and `stored` (rows, before and after metering has them).
 """
 
+import asyncio
 import os
+import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _PATH = os.environ.get("KILL_MATRIX_AUDIT", "")
+_GATE = os.environ.get("KILL_MATRIX_GATE", "")
 
 
 def _note(file: int, line: bytes) -> None:
     os.write(file, line)  # whole lines, since the file is opened for appending
+
+
+def _come_to(stage: str) -> None:
+    """Tell it, and go on when let; or when nobody is there to let anybody."""
+    if not _GATE:
+        return
+    with socket.socket(socket.AF_UNIX) as gate:
+        try:
+            gate.connect(_GATE)
+            gate.sendall(f"{stage} {os.getpid()}\n".encode())
+            gate.recv(1)
+        except OSError:
+            return
 
 
 def _install() -> None:
@@ -27,6 +48,7 @@ def _install() -> None:
         def call(*arguments: Any) -> Any:
             ticket = admit(*arguments)
             _note(file, b"A\n")
+            _come_to("accepted")
             return ticket
 
         return call
@@ -44,5 +66,43 @@ def _install() -> None:
     TextAnswer.deliver = handed(TextAnswer.deliver)  # type: ignore[method-assign] # the audit
 
 
+def _install_gates() -> None:
+    from services.worker.adapters.onnx_session import OnnxSession
+    from services.worker.adapters.usage_client import MeteringUsage
+    from services.worker.adapters.usage_journal import FileJournal
+    from services.worker.llm.drivers.stepper import Stepper
+
+    def before(stage: str, act: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            _come_to(stage)
+            return act(*arguments)
+
+        return call
+
+    def after(stage: str, act: Callable[..., None]) -> Any:
+        def call(*arguments: Any) -> None:
+            act(*arguments)
+            _come_to(stage)
+
+        return call
+
+    def around(record: Any) -> Any:
+        async def call(*arguments: Any) -> int:
+            await asyncio.to_thread(_come_to, "unsent")
+            number: int = await record(*arguments)
+            await asyncio.to_thread(_come_to, "stored")
+            return number
+
+        return call
+
+    OnnxSession.run = before("compute", OnnxSession.run)  # type: ignore[method-assign] # a gate
+    Stepper._computed = before("step", Stepper._computed)  # type: ignore[method-assign]
+    FileJournal.end_all = after("ended", FileJournal.end_all)  # type: ignore[method-assign] # a gate
+    FileJournal.end_calls = after("ended", FileJournal.end_calls)  # type: ignore[method-assign] # a gate
+    MeteringUsage.record = around(MeteringUsage.record)  # type: ignore[method-assign] # a gate
+
+
 if _PATH and "services.worker" in sys.orig_argv:
     _install()
+    if _GATE:
+        _install_gates()
