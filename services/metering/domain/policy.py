@@ -101,13 +101,17 @@ def project_spans(project: Project) -> Sequence[Span]:
 
 
 def key_spans(key: ApiKey) -> Sequence[Span]:
-    """What the edge must know of a key: nothing if it has no limits and just runs until it expires."""
+    """What the edge must know of a key: nothing if it has no limits and just runs until it expires.
+
+    Limits outlast a revocation, though nobody is let in to use them: so it is a change of the revoked keys alone, and
+    doesn't wait for the limits of all keys to be told anew.
+    """
     name = str(key.name)
     known_until = key.expire_time + CLOCK_SKEW
     revocation = None if key.revoke_time is None else Revocation(key.expire_time)
     return (
         Span((FactKind.REVOCATION, name), revocation, key.revoke_time, known_until),
-        _limits_span(name, key.limits, key.revoke_time or known_until),
+        _limits_span(name, key.limits, known_until),
     )
 
 

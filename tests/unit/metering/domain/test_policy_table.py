@@ -66,20 +66,28 @@ def test_a_revocation_outlasts_the_token_by_the_clocks_leeway() -> None:
 
 
 def test_an_overlap_ends_by_the_clock() -> None:
-    """One plan for the key, due at the moment itself."""
+    """The revocation is due at the moment itself, and changes nothing else."""
     table = PolicyTable(FIRST)
     ended, _ = rotated(key(limits=SLOW), KeyIssue(KeyName("p", "b"), "k1", NOW, DAY), DAY)
     table.put(key_spans(ended), NOW)
     assert held(table) == {LIMITED: SLOW}
     assert table.next_change() == NOW + DAY
+    before = table.revision
     assert table.advance(NOW + DAY)
-    assert held(table) == {REVOKED: Revocation(ended.expire_time)}
+    assert [change.key for change in table.changes(before)] == [REVOKED]
+    assert held(table) == {REVOKED: Revocation(ended.expire_time), LIMITED: SLOW}
 
 
-def test_limits_end_with_their_key() -> None:
-    """Nothing is kept of what is over."""
+@pytest.mark.parametrize("is_revoked", [False, True])
+def test_limits_end_with_their_key(is_revoked: bool) -> None:
+    """Nothing is kept of what is over; until then a revocation leaves limits as they are."""
     table = PolicyTable(FIRST)
-    table.put(key_spans(key(limits=SLOW)), NOW)
+    limited = key(limits=SLOW)
+    table.put(key_spans(limited), NOW)
+    if is_revoked:
+        before = table.revision
+        table.put(key_spans(revoked(limited, NOW)), NOW)
+        assert [change.key for change in table.changes(before)] == [REVOKED]
     assert table.advance(key().expire_time + CLOCK_SKEW)
     assert (len(table), table.planned, table.next_change()) == (0, 0, None)
 
@@ -169,14 +177,15 @@ def test_clearing_plans_loses_none_whose_time_has_come() -> None:
 
 
 def test_plans_for_the_same_moment_are_cleared_too() -> None:
-    """Limits of a rotated key end when its revocation begins."""
+    """Limits of a revoked key end with its revocation."""
     table = PolicyTable(FIRST)
-    ended, _ = rotated(key(limits=SLOW), KeyIssue(KeyName("p", "b"), "k1", NOW, DAY), DAY)
+    ended = revoked(key(limits=SLOW), NOW)
     for _ in range(100):
         table.put(key_spans(ended), NOW)
     assert len(table._due) < 100
-    assert table.advance(NOW + DAY)
-    assert held(table) == {REVOKED: Revocation(ended.expire_time)}
+    assert held(table) == {REVOKED: Revocation(ended.expire_time), LIMITED: SLOW}
+    assert table.advance(ended.expire_time + CLOCK_SKEW)
+    assert held(table) == {}
 
 
 _MOMENT = st.integers(0, 40).map(lambda hours: NOW + timedelta(hours=hours))

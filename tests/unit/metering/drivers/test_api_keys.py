@@ -88,8 +88,7 @@ async def test_a_rotated_key_goes_on_for_its_overlap(world: IdentityWorld) -> No
         world.clock.advance(DAY.total_seconds())
         news = await anext(follow)
     assert {change.key: change.fact for change in news.changes} == {
-        revocation: Revocation(old.expire_time),
-        (FactKind.LIMITS, str(old.name)): None,
+        revocation: Revocation(old.expire_time)
     }
     with pytest.raises(FailedPreconditionError):
         await world.keys.rotate(old.name, None, None)

@@ -91,7 +91,7 @@ async def test_a_restart_knows_what_was_stored(world: IdentityWorld) -> None:
     await world.keys.revoke(issued[0].key.name)
     await world.keys.rotate(issued[1].key.name, DAY / 2, None)
     before = await world.facts()
-    assert len(before) == 1 + 2 + 1 + 3
+    assert len(before) == 1 + 2 + 1 + 4
     again = await world.reopened()
     assert await again.facts() == before
     async with again.clock_runs():
