@@ -1,11 +1,16 @@
 """Who may call, as the edge must know it: keys that sign, issuers that are believed, what was revoked, limits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 _T = TypeVar("_T")
+
+# Keys are told apart by how their ids begin, so that a change is one of a sixteenth of them: ids of ours are drawn at
+# random, in hexadecimal digits. What begins otherwise is among the others.
+SHARDS = tuple("0123456789abcdef")
+OTHERS = ""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,13 +89,24 @@ class PolicyUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The whole picture; each part is sorted, and the very same object until it changes."""
+    """The whole picture; each part is sorted, and the very same object until it changes.
+
+    What may be large is in shards, of which those that are not there are empty.
+    """
 
     signing_keys: tuple[SigningKey, ...] = ()
     issuers: tuple[Issuer, ...] = ()
-    revoked_keys: tuple[str, ...] = ()  # ids
+    revoked_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ids
     disabled_projects: tuple[str, ...] = ()  # ids
-    limits: tuple[tuple[str, Limits], ...] = ()  # by resource name
+    # By resource name; projects are among the others.
+    limits: Mapping[str, tuple[tuple[str, Limits], ...]] = field(default_factory=dict)
+
+
+def shard_of(name: str) -> str:
+    """The shard of a key or project, by its resource name."""
+    head, _, ident = name.rpartition("/")
+    first = ident[:1]
+    return first if head.endswith("/keys") and first in SHARDS else OTHERS
 
 
 @dataclass(slots=True)
@@ -99,11 +115,13 @@ class _Facts:
 
     signing_keys: dict[str, SigningKey] = field(default_factory=dict)
     issuers: dict[str, Issuer] = field(default_factory=dict)
-    revoked_keys: set[str] = field(default_factory=set)
+    revoked_keys: dict[str, set[str]] = field(default_factory=dict)  # by shard
     disabled_projects: set[str] = field(default_factory=set)
-    limits: dict[str, Limits] = field(default_factory=dict)
+    limits: dict[str, dict[str, Limits]] = field(default_factory=dict)  # by shard
     _picture: Policy = field(default_factory=Policy)
     _stale: set[str] = field(default_factory=set)  # fields of the picture
+    _stale_revoked: set[str] = field(default_factory=set)  # shards; likewise the next
+    _stale_limits: set[str] = field(default_factory=set)
 
     def apply(self, changes: Iterable[PolicyChange]) -> None:
         for change in changes:
@@ -115,17 +133,22 @@ class _Facts:
                     _put(self.issuers, issuer, value)
                     self._stale.add("issuers")
                 case LimitsChange(name, limits):
-                    _put(self.limits, name, limits)
-                    self._stale.add("limits")
+                    shard = shard_of(name)
+                    _put(self.limits.setdefault(shard, {}), name, limits)
+                    self._stale_limits.add(shard)
                 case RevocationChange(name, revoked):
                     self._revoke(name, revoked=revoked)
 
     def _revoke(self, name: str, *, revoked: bool) -> None:
-        of_key = "/keys/" in name
-        names = self.revoked_keys if of_key else self.disabled_projects
         ident = name.rpartition("/")[2]
+        if "/keys/" in name:
+            shard = shard_of(name)
+            names = self.revoked_keys.setdefault(shard, set())
+            self._stale_revoked.add(shard)
+        else:
+            names = self.disabled_projects
+            self._stale.add("disabled_projects")
         (names.add if revoked else names.discard)(ident)
-        self._stale.add("revoked_keys" if of_key else "disabled_projects")
 
     def picture(self) -> Policy:
         """Parts that have not changed are the very same objects as before."""
@@ -134,15 +157,27 @@ class _Facts:
             now = replace(now, signing_keys=tuple(sorted(self.signing_keys.values())))
         if "issuers" in stale:
             now = replace(now, issuers=tuple(sorted(self.issuers.values())))
-        if "revoked_keys" in stale:
-            now = replace(now, revoked_keys=tuple(sorted(self.revoked_keys)))
         if "disabled_projects" in stale:
             now = replace(now, disabled_projects=tuple(sorted(self.disabled_projects)))
-        if "limits" in stale:
-            now = replace(now, limits=tuple(sorted(self.limits.items(), key=itemgetter(0))))
-        stale.clear()
+        if self._stale_revoked:
+            keys = {shard: tuple(sorted(self.revoked_keys[shard])) for shard in self._stale_revoked}
+            now = replace(now, revoked_keys=_renewed(now.revoked_keys, keys))
+        if self._stale_limits:
+            limits = {
+                shard: tuple(sorted(self.limits[shard].items(), key=itemgetter(0)))
+                for shard in self._stale_limits
+            }
+            now = replace(now, limits=_renewed(now.limits, limits))
+        for done in (stale, self._stale_revoked, self._stale_limits):
+            done.clear()
         self._picture = now
         return now
+
+
+def _renewed(
+    shards: Mapping[str, tuple[_T, ...]], changed: Mapping[str, tuple[_T, ...]]
+) -> dict[str, tuple[_T, ...]]:
+    return {shard: names for shard, names in {**shards, **changed}.items() if names}
 
 
 class PolicyBook:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from services.router.domain.policy import OTHERS, SHARDS
 from services.rpc import address as addresses
 from services.rpc.names import VersionName
 
@@ -17,7 +18,7 @@ METERING = "management/metering"
 
 # The filters that change with the policy, while the listener stays.
 KEYS_FILTER = "policy/keys"
-REVOCATIONS_FILTER = "policy/revocations"
+REVOCATIONS_FILTER = "policy/revocations"  # and one for each shard of keys
 LIMITS_FILTER = "policy/limits"
 ENDPOINTS_FILTER = "inferplane.endpoints"  # per route
 
@@ -99,6 +100,17 @@ def of_several(settings: Edge) -> frozenset[str]:
 def openai_body_bytes(max_message_bytes: int) -> int:
     """Largest body in OpenAI's words: Envoy reads all of it for one field, lists at some megabytes a second."""
     return min(max_message_bytes, _OPENAI_BODY_BYTES)
+
+
+def revocations_filter(shard: str) -> str:
+    """The filter of the revoked keys of a shard; that of the others has whatever else refuses good tokens."""
+    return REVOCATIONS_FILTER if shard == OTHERS else f"{REVOCATIONS_FILTER}/{shard}"
+
+
+def policy_filters() -> tuple[str, ...]:
+    """All that change with the policy."""
+    revocations = (revocations_filter(shard) for shard in (*SHARDS, OTHERS))
+    return (KEYS_FILTER, *revocations, LIMITS_FILTER)
 
 
 def version_cluster(version: VersionName) -> str:

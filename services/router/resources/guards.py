@@ -3,10 +3,13 @@
 from typing import Any
 
 from envoy.config.rbac.v3 import rbac_pb2
+from envoy.extensions.common.matching.v3.extension_matcher_pb2 import ExtensionWithMatcher
+from envoy.extensions.filters.http.composite.v3.composite_pb2 import Composite, ExecuteFilterAction
 from envoy.extensions.filters.http.rbac.v3.rbac_pb2 import RBAC, RBACPerRoute
 from envoy.type.matcher.v3.http_inputs_pb2 import HttpRequestHeaderMatchInput
 from xds.type.matcher.v3.matcher_pb2 import Matcher
 
+from services.router.domain.policy import SHARDS
 from services.router.resources import access, claims, edge, wire
 
 _JWT = "type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication"
@@ -26,6 +29,7 @@ def of_callers(*, has_module: bool) -> list[dict[str, Any]]:
     return [
         wire.extension("inferplane.one_token", _one_token()),
         _discovered(edge.KEYS_FILTER, _JWT),
+        wire.extension("envoy.filters.http.match_delegate", _revoked_keys()),
         _discovered(edge.REVOCATIONS_FILTER, _RBAC),
         _discovered(edge.LIMITS_FILTER, limits),
     ]
@@ -72,6 +76,32 @@ def _one_token() -> Any:
     several = {"header": {"name": "authorization", "string_match": {"contains": ","}}}
     policy = {"permissions": [several], "principals": [{"any": True}]}
     return RBAC(rules=rbac_pb2.RBAC(action=rbac_pb2.RBAC.DENY, policies={"several": policy}))
+
+
+def _revoked_keys() -> Any:
+    """Of the filters that know revoked keys, the one that knows those that begin as this one does.
+
+    What begins otherwise passes: the filter behind this one knows it. A filter that has not come lets nobody pass.
+    """
+    filters = {
+        shard: {
+            "action": wire.extension(
+                "composite-action",
+                ExecuteFilterAction(
+                    dynamic_config=_discovered(edge.revocations_filter(shard), _RBAC)
+                ),
+            )
+        }
+        for shard in SHARDS
+    }
+    tree = {
+        "input": wire.extension("header", HttpRequestHeaderMatchInput(header_name=edge.KEY_HEADER)),
+        "prefix_match_map": {"map": filters},
+    }
+    return ExtensionWithMatcher(
+        extension_config=wire.extension("composite", Composite()),
+        xds_matcher=Matcher(matcher_tree=tree),
+    )
 
 
 def _discovered(name: str, type_url: str) -> dict[str, Any]:

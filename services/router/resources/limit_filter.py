@@ -1,5 +1,6 @@
 """The filter that keeps keys and projects within their limits: our module, or what Envoy has of it by itself."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from envoy.extensions.filters.http.dynamic_modules.v3.dynamic_modules_pb2 import (
@@ -12,27 +13,50 @@ from services.router.domain.policy import Limits
 from services.router.resources import edge, endpoint_module, wire
 
 ByName = tuple[tuple[str, Limits], ...]
+ByShard = Mapping[str, ByName]
 
 _UNLIMITED = 4_000_000_000
 _FILL_SECONDS = 0.05  # Envoy's own least
 
 
-def by_module(limits: ByName) -> Any:
-    """Requests a second and requests in flight, by lines of `name rate burst concurrent shadow`."""
+class ByModule:
+    """Makes the filter of requests a second and requests in flight, by lines; they are kept until a shard changes."""
+
+    def __init__(self) -> None:
+        # By shard: the limits, and their lines.
+        self._lines: dict[str, tuple[ByName, str]] = {}
+
+    def __call__(self, limits: ByShard) -> Any:
+        kept = {shard: self._lines.get(shard) for shard in sorted(limits)}
+        self._lines = {
+            shard: lines if lines and lines[0] is limits[shard] else _written(limits[shard])
+            for shard, lines in kept.items()
+        }
+        text = "\n".join(lines for _, lines in self._lines.values())
+        return DynamicModuleFilter(
+            dynamic_module_config={"name": endpoint_module.NAME, "do_not_close": True},
+            filter_name="limits",
+            filter_config=wire.packed(StringValue(value=text)),
+        )
+
+
+def _written(limits: ByName) -> tuple[ByName, str]:
+    """With lines of `name rate burst concurrent shadow`."""
     lines = [
         f"{name} {of.requests_per_second:.9g} {burst(of)} {of.concurrent_requests} {int(of.shadow)}"
         for name, of in limits
     ]
-    return DynamicModuleFilter(
-        dynamic_module_config={"name": endpoint_module.NAME, "do_not_close": True},
-        filter_name="limits",
-        filter_config=wire.packed(StringValue(value="\n".join(lines))),
-    )
+    return limits, "\n".join(lines)
 
 
-def by_envoy(limits: ByName) -> Any:
+def by_envoy(limits: ByShard) -> Any:
     """Requests a second only; limits in shadow mode are not looked at, and each change begins all of them anew."""
-    kept = [(name, of) for name, of in limits if of.requests_per_second and not of.shadow]
+    kept = [
+        (name, of)
+        for shard in sorted(limits)
+        for name, of in limits[shard]
+        if of.requests_per_second and not of.shadow
+    ]
     header = (
         {"name": edge.PROJECT_HEADER, "key": "project"},
         {"name": edge.KEY_HEADER, "key": "key"},

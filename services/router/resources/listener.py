@@ -40,8 +40,7 @@ def resource(settings: edge.Edge) -> Resource:
     )
     references = [Reference(Kind.ROUTES, edge.ROUTES), *tls.listener_references(settings)]
     if settings.asks_for_keys:
-        names = (edge.KEYS_FILTER, edge.REVOCATIONS_FILTER, edge.LIMITS_FILTER)
-        references += [Reference(Kind.FILTER, name) for name in names]
+        references += [Reference(Kind.FILTER, name) for name in edge.policy_filters()]
     return Resource.of(Kind.LISTENER, edge.LISTENER, wire.serialized(message), references)
 
 

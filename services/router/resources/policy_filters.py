@@ -17,7 +17,7 @@ from envoy.type.matcher.v3.http_inputs_pb2 import HttpRequestHeaderMatchInput
 from google.protobuf.message import Message
 from xds.type.matcher.v3.matcher_pb2 import Matcher
 
-from services.router.domain.policy import Issuer, Policy, SigningKey
+from services.router.domain.policy import OTHERS, SHARDS, Issuer, Policy, SigningKey
 from services.router.domain.snapshot import Kind, Resource
 from services.router.resources import claims, edge, limit_filter, wire
 
@@ -48,17 +48,22 @@ class PolicyFilters:
     """Makes them anew only of parts of the policy that have changed, of which each may be large."""
 
     def __init__(self, *, has_module: bool) -> None:
-        self._limits = limit_filter.by_module if has_module else limit_filter.by_envoy
+        self._limits = limit_filter.ByModule() if has_module else limit_filter.by_envoy
         # By filter: the parts that it was made of, and what became of them.
         self._made: dict[str, tuple[tuple[object, ...], Resource]] = {}
 
     def resources(self, policy: Policy) -> list[Resource]:
         """All of them."""
-        keys, issuers = policy.signing_keys, policy.issuers
-        revoked, disabled = policy.revoked_keys, policy.disabled_projects
+        keys, issuers, disabled = policy.signing_keys, policy.issuers, policy.disabled_projects
+        revoked = policy.revoked_keys
+        others = revoked.get(OTHERS, ())
         return [
             self._once(edge.KEYS_FILTER, _keys, keys, issuers),
-            self._once(edge.REVOCATIONS_FILTER, _revocations, revoked, disabled, issuers, keys),
+            *(
+                self._once(edge.revocations_filter(shard), _revoked_keys, revoked.get(shard, ()))
+                for shard in SHARDS
+            ),
+            self._once(edge.REVOCATIONS_FILTER, _revocations, others, disabled, issuers, keys),
             self._once(edge.LIMITS_FILTER, self._limits, policy.limits),
         ]
 
@@ -143,18 +148,22 @@ def _provider(issuer: Issuer, name: str, key_claim: str) -> dict[str, Any]:
     }
 
 
+def _revoked_keys(keys: tuple[str, ...]) -> Any:
+    """Tokens that are good in themselves, of keys that are not let in."""
+    return _rbac(_unless(edge.KEY_HEADER, keys, "revoked", _LET_IN))
+
+
 def _revocations(
     keys: tuple[str, ...],
     projects: tuple[str, ...],
     issuers: tuple[Issuer, ...],
     signing_keys: tuple[SigningKey, ...],
 ) -> Any:
-    """Tokens that are good in themselves, of keys and projects that are not let in."""
+    """Tokens that are good in themselves, of projects and of other keys that are not let in."""
     if not (signing_keys or any(_has_key(issuer.jwks) for issuer in issuers)):
         # Envoy refuses to verify by nothing and goes on with the keys that it had.
         return RBAC(matcher=Matcher(on_no_match=_on_match("revoked", rbac_pb2.RBAC.DENY)))
-    let_in = _on_match("let-in", rbac_pb2.RBAC.ALLOW)
-    otherwise = _unless(edge.PROJECT_HEADER, projects, "project", let_in)
+    otherwise = _unless(edge.PROJECT_HEADER, projects, "project", _LET_IN)
     otherwise = _unless(edge.KEY_HEADER, keys, "revoked", otherwise)
     if issuers:  # what others' tokens claim may be anything
         plain = [
@@ -173,9 +182,11 @@ def _revocations(
         otherwise = {
             "matcher": Matcher(matcher_list={"matchers": [refusal]}, on_no_match=otherwise)
         }
-    nothing = {"matcher": Matcher(on_no_match=otherwise)} if "matcher" not in otherwise else {}
-    matcher = (nothing or otherwise)["matcher"]
-    return RBAC(matcher=matcher)
+    return _rbac(otherwise)
+
+
+def _rbac(step: dict[str, Any]) -> Any:
+    return RBAC(matcher=step.get("matcher") or Matcher(on_no_match=step))
 
 
 def _unless(
@@ -217,6 +228,9 @@ def _header(name: str) -> dict[str, Any]:
 
 def _on_match(name: str, action: Any) -> dict[str, Any]:
     return {"action": wire.extension("action", rbac_pb2.Action(name=name, action=action))}
+
+
+_LET_IN = _on_match("let-in", rbac_pb2.RBAC.ALLOW)
 
 
 def _resource(name: str, message: Message) -> Resource:

@@ -279,16 +279,24 @@ class Broken:
     """A builder that makes one filter something that Envoy can't take."""
 
     def __init__(self, builder: Builder, name: str) -> None:
-        self._builder, self._name = builder, name
+        self._builder, self.name = builder, name
 
     def build(self, *what: Any) -> list[Resource]:
         return [
-            Resource.of(one.kind, one.name, b"\xff") if one.name == self._name else one
+            Resource.of(one.kind, one.name, b"\xff") if one.name == self.name else one
             for one in self._builder.build(*what)
         ]
 
 
-@pytest.mark.parametrize("name", [names.KEYS_FILTER, names.REVOCATIONS_FILTER, names.LIMITS_FILTER])
+@pytest.mark.parametrize(
+    "name",
+    [
+        names.KEYS_FILTER,
+        names.REVOCATIONS_FILTER,
+        names.revocations_filter("0"),
+        names.LIMITS_FILTER,
+    ],
+)
 async def test_a_filter_that_is_bad_lets_nobody_in(folder: Path, mint: KeyMint, name: str) -> None:
     """Whichever of the policy's filters Envoy has never had: nobody is let in."""
 
@@ -302,8 +310,51 @@ async def test_a_filter_that_is_bad_lets_nobody_in(folder: Path, mint: KeyMint, 
         )
         edge.set_workers({})
         await until(lambda: listens(edge), seconds=60)
-        status, _, _ = await edge.http("GET", "/v2", headers=head(mint.token()))
+        status, _, _ = await edge.http("GET", "/v2", headers=head(mint.token(jti="0a")))
         assert status == 503
+    finally:
+        await edge.stop()
+
+
+async def test_revoked_keys_of_every_kind(edge: EdgeUnderTest, mint: KeyMint) -> None:
+    """Keys whose ids begin with any digit, or with something else, are out one by one; others are in all the while."""
+    tokens = {ident: mint.token(jti=ident) for ident in [*(f"{i:x}7" for i in range(16)), "x", "-"]}
+    stays = [mint.token(jti=ident) for ident in ("0", "7", "f70", "xx")]
+    for ident, token in tokens.items():
+        assert await answer(edge, token) == "OK"
+        await tell(edge, RevocationChange(f"projects/default/keys/{ident}", revoked=True))
+        assert await answer(edge, token) == REVOKED
+    assert [await answer(edge, token) for token in stays] == ["OK"] * len(stays)
+    await tell(edge, RevocationChange("projects/default/keys/77", revoked=False))
+    assert [i for i, token in tokens.items() if await answer(edge, token) == "OK"] == ["77"]
+
+
+async def test_a_shard_that_envoy_refuses_stays_as_it_was(folder: Path, mint: KeyMint) -> None:
+    """Whom it knew stays out and whom it let in is in; all other shards go on changing."""
+    wrapped: list[Broken] = []
+
+    def wrap(builder: Builder) -> Builder:
+        wrapped.append(Broken(builder, ""))
+        return wrapped[0]
+
+    edge = await keys.start(folder, mint, wrap=wrap)
+    try:
+        tokens = [mint.token(jti=ident) for ident in ("a1", "a2", "b1")]
+        await tell(edge, RevocationChange("projects/default/keys/a1", revoked=True))
+        assert [await answer(edge, token) for token in tokens] == [REVOKED, "OK", "OK"]
+        wrapped[0].name = names.revocations_filter("a")
+        for ident in ("a2", "b1"):
+            change = RevocationChange(f"projects/default/keys/{ident}", revoked=True)
+            edge.publisher.hear_policy(PolicyUpdate(changes=(change,), synced=True))
+
+        async def is_out() -> bool:
+            return await answer(edge, tokens[2]) == REVOKED
+
+        await until(is_out, seconds=60)
+        assert [await answer(edge, token) for token in tokens] == [REVOKED, "OK", REVOKED]
+        wrapped[0].name = ""
+        await tell(edge, RevocationChange("projects/default/keys/a3", revoked=True))
+        assert [await answer(edge, token) for token in tokens] == [REVOKED] * 3
     finally:
         await edge.stop()
 

@@ -16,6 +16,7 @@ from inferplane.metering.v1.policy_service_pb2_grpc import (
 
 from services.router.adapters.policy_watch import PolicyWatch
 from services.router.domain.policy import (
+    OTHERS,
     Issuer,
     Limits,
     Policy,
@@ -131,13 +132,13 @@ async def test_every_kind_of_fact(world: World) -> None:
         Policy(
             signing_keys=(SigningKey("k", "{}"),),
             issuers=(expected,),
-            revoked_keys=("x",),
-            limits=(("projects/p", shadow),),
+            revoked_keys={OTHERS: ("x",)},
+            limits={OTHERS: (("projects/p", shadow),)},
         )
     )
     gone = pb.PolicyChange(issuer=pb.Issuer(issuer="https://i"), removed=True)
     world.say(gone, limits("projects/p", 0, removed=True), revision=2)
-    await world.knows(Policy(signing_keys=(SigningKey("k", "{}"),), revoked_keys=("x",)))
+    await world.knows(Policy(signing_keys=(SigningKey("k", "{}"),), revoked_keys={OTHERS: ("x",)}))
 
 
 async def test_a_watch_that_ended_is_resumed(world: World) -> None:

@@ -1,6 +1,9 @@
 """The picture of who may call: changes, gaps, beginnings anew."""
 
+import pytest
+
 from services.router.domain.policy import (
+    OTHERS,
     Issuer,
     IssuerChange,
     Limits,
@@ -11,6 +14,7 @@ from services.router.domain.policy import (
     RevocationChange,
     SigningKey,
     SigningKeyChange,
+    shard_of,
 )
 
 KEY = SigningKey("k1", "{}")
@@ -52,9 +56,9 @@ def test_facts_come_and_go() -> None:
     )
     assert made.current is not None
     assert made.current.issuers == (ISSUER,)
-    assert made.current.revoked_keys == ("one",)
+    assert made.current.revoked_keys == {OTHERS: ("one",)}
     assert made.current.disabled_projects == ("b",)
-    assert made.current.limits == (("projects/a", Limits(requests_per_second=2)),)
+    assert made.current.limits == {OTHERS: (("projects/a", Limits(requests_per_second=2)),)}
     gone = PolicyUpdate(
         changes=(
             SigningKeyChange("k1", None),
@@ -79,7 +83,7 @@ def test_a_new_beginning_replaces_all_at_once() -> None:
     assert made.current == old
     made.apply(PolicyUpdate(changes=(), synced=True))
     assert made.current is not None
-    assert made.current.revoked_keys == ("two",)
+    assert made.current.revoked_keys == {OTHERS: ("two",)}
 
 
 def test_a_beginning_that_broke_off_leaves_nothing_behind() -> None:
@@ -89,7 +93,7 @@ def test_a_beginning_that_broke_off_leaves_nothing_behind() -> None:
     made.apply(PolicyUpdate(changes=half, synced=False, restart=True))
     made.apply(PolicyUpdate(changes=(), synced=True, restart=True))
     assert made.current is not None
-    assert made.current.revoked_keys == ()
+    assert made.current.revoked_keys == {}
 
 
 def test_what_did_not_change_is_the_same_object() -> None:
@@ -101,9 +105,50 @@ def test_what_did_not_change_is_the_same_object() -> None:
     after = made.current
     assert before is not None
     assert after is not None
-    assert after.revoked_keys == ("one",)
+    assert after.revoked_keys == {OTHERS: ("one",)}
     assert after.limits is before.limits
     assert after.signing_keys is before.signing_keys
+
+
+def test_of_many_keys_only_a_shard_changes() -> None:
+    """Keys that begin otherwise, and limits of them, are the very same objects as before."""
+    known = [
+        change
+        for digit in "0123456789abcdef"
+        for name in [f"projects/p/keys/{digit}1"]
+        for change in (RevocationChange(name, revoked=True), LimitsChange(name, Limits()))
+    ]
+    made = book(*known)
+    before = made.current
+    changes = (
+        RevocationChange("projects/p/keys/70", revoked=True),
+        LimitsChange("projects/p/keys/80", Limits()),
+    )
+    made.apply(PolicyUpdate(changes=changes, synced=True))
+    after = made.current
+    assert before is not None
+    assert after is not None
+    assert after.revoked_keys["7"] == ("70", "71")
+    assert [s for s, keys in after.revoked_keys.items() if keys is not before.revoked_keys[s]] == [
+        "7"
+    ]
+    assert [s for s, names in after.limits.items() if names is not before.limits[s]] == ["8"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shard"),
+    [
+        ("projects/p/keys/0123", "0"),
+        ("projects/p/keys/f", "f"),
+        ("projects/p/keys/g0", OTHERS),
+        ("projects/p/keys/A0", OTHERS),
+        ("projects/p/keys/", OTHERS),
+        ("projects/a", OTHERS),
+    ],
+)
+def test_shards(name: str, shard: str) -> None:
+    """Keys go by the first of their digits; projects, and ids of another kind, are among the others."""
+    assert shard_of(name) == shard
 
 
 def test_the_picture_is_never_of_half_a_change() -> None:
@@ -118,4 +163,4 @@ def test_the_picture_is_never_of_half_a_change() -> None:
     after = made.current
     assert before is not None
     assert after is not None
-    assert (before.revoked_keys, after.revoked_keys) == (("a",), ("a", "b"))
+    assert (before.revoked_keys, after.revoked_keys) == ({"a": ("a",)}, {"a": ("a",), "b": ("b",)})

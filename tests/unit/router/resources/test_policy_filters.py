@@ -13,17 +13,35 @@ from envoy.extensions.filters.http.jwt_authn.v3.config_pb2 import JwtAuthenticat
 from envoy.extensions.filters.http.rbac.v3.rbac_pb2 import RBAC
 from google.protobuf.wrappers_pb2 import StringValue
 
-from services.router.domain.policy import Issuer, Limits, Policy, SigningKey
+from services.router.domain.policy import (
+    OTHERS,
+    SHARDS,
+    Issuer,
+    Limits,
+    LimitsChange,
+    Policy,
+    PolicyBook,
+    PolicyChange,
+    PolicyUpdate,
+    RevocationChange,
+    SigningKey,
+    SigningKeyChange,
+)
+from services.router.domain.snapshot import Resource
 from services.router.resources import edge
 from services.router.resources.policy_filters import PolicyFilters
 from tests.metering_keys import KeyMint
 
 MINT = KeyMint()
+SLOW = Limits(requests_per_second=0.25)
 POLICY = Policy(
     signing_keys=(SigningKey(MINT.kid, MINT.jwk),),
-    revoked_keys=tuple(sorted(f"{i:0{1 + i % 150}x}" for i in range(300))),
+    revoked_keys={
+        **{shard: tuple(f"{shard}{i:0{1 + i % 150}x}" for i in range(300)) for shard in SHARDS},
+        OTHERS: ("zz-top",),
+    },
     disabled_projects=("gone",),
-    limits=(("projects/p", Limits(requests_per_second=0.25)),),
+    limits={OTHERS: (("projects/p", SLOW),)},
 )
 
 
@@ -47,21 +65,30 @@ def built(policy: Policy, name: str, into: Any) -> Any:
     return into
 
 
-def test_every_revoked_key_is_in_the_map() -> None:
-    """All ids, whatever their length, then projects, then all others are let in."""
-    first = built(POLICY, edge.REVOCATIONS_FILTER, RBAC()).matcher
-    refused = first.matcher_tree.exact_match_map.map
-    assert sorted(refused) == sorted(set(POLICY.revoked_keys))
+@pytest.mark.parametrize("shard", [*SHARDS, OTHERS])
+def test_every_revoked_key_is_in_the_map_of_its_shard(shard: str) -> None:
+    """All ids, whatever their length."""
+    matcher = built(POLICY, edge.revocations_filter(shard), RBAC()).matcher
+    refused = matcher.matcher_tree.exact_match_map.map
+    assert sorted(refused) == sorted(POLICY.revoked_keys[shard])
     assert {entry.action.name for entry in refused.values()} == {"action"}
-    second = first.on_no_match.matcher
-    assert list(second.matcher_tree.exact_match_map.map) == ["gone"]
-    assert second.on_no_match.HasField("action")
 
 
-def test_without_revocations_there_is_no_map() -> None:
+def test_who_is_in_no_map_is_let_in() -> None:
+    """By the filter of a shard at once, by the last one if the project is not disabled."""
+    assert built(POLICY, edge.revocations_filter("a"), RBAC()).matcher.on_no_match.HasField(
+        "action"
+    )
+    last = built(POLICY, edge.REVOCATIONS_FILTER, RBAC()).matcher.on_no_match.matcher
+    assert list(last.matcher_tree.exact_match_map.map) == ["gone"]
+    assert last.on_no_match.HasField("action")
+
+
+@pytest.mark.parametrize("shard", ["0", OTHERS])
+def test_without_revocations_there_is_no_map(shard: str) -> None:
     """Envoy takes no empty one."""
     policy = Policy(signing_keys=POLICY.signing_keys)
-    matcher = built(policy, edge.REVOCATIONS_FILTER, RBAC()).matcher
+    matcher = built(policy, edge.revocations_filter(shard), RBAC()).matcher
     assert not matcher.HasField("matcher_tree")
     assert matcher.on_no_match.HasField("action")
 
@@ -93,17 +120,70 @@ def test_an_issuer_with_one_good_key_is_believed() -> None:
 
 
 def test_limits_are_told_in_lines() -> None:
-    """A burst that is not said is that of one second, and at least 1."""
-    told = built(POLICY, edge.LIMITS_FILTER, DynamicModuleFilter())
+    """Of all shards; a burst that is not said is that of one second, and at least 1."""
+    limits = {
+        OTHERS: (("projects/p", SLOW),),
+        "a": (("projects/p/keys/a0", Limits(concurrent_requests=3, shadow=True)),),
+    }
+    told = built(replace(POLICY, limits=limits), edge.LIMITS_FILTER, DynamicModuleFilter())
     text = StringValue()
     told.filter_config.Unpack(text)
-    assert (told.filter_name, text.value) == ("limits", "projects/p 0.25 1 0 0")
+    lines = "projects/p 0.25 1 0 0\nprojects/p/keys/a0 0 1 3 1"
+    assert (told.filter_name, text.value) == ("limits", lines)
 
 
-def test_only_what_changed_is_made_anew() -> None:
-    """A revocation leaves keys and limits the very same resources."""
-    filters = PolicyFilters(has_module=True)
-    before = {one.name: one for one in filters.resources(POLICY)}
-    after = {one.name: one for one in filters.resources(replace(POLICY, revoked_keys=("another",)))}
-    same = {name for name, one in after.items() if one is before[name]}
-    assert same == {edge.KEYS_FILTER, edge.LIMITS_FILTER}
+def heard(book: PolicyBook, filters: PolicyFilters, *changes: PolicyChange) -> dict[str, Resource]:
+    """The filters after some more was said."""
+    book.apply(PolicyUpdate(changes=changes, synced=True))
+    assert book.current is not None
+    return {one.name: one for one in filters.resources(book.current)}
+
+
+def revocation(ident: str, *, revoked: bool = True) -> RevocationChange:
+    return RevocationChange(f"projects/p/keys/{ident}", revoked=revoked)
+
+
+_ONE_FILTER = {
+    "a key of ours": (revocation("5f00"), "policy/revocations/5"),
+    "a key of ours that is let in again": (
+        revocation("3aaa", revoked=False),
+        "policy/revocations/3",
+    ),
+    "another key": (revocation("x5"), "policy/revocations"),
+    "a project": (RevocationChange("projects/5", revoked=True), "policy/revocations"),
+    "limits of a key": (LimitsChange("projects/p/keys/5f", SLOW), "policy/limits"),
+}
+
+
+@pytest.mark.parametrize(("change", "name"), _ONE_FILTER.values(), ids=_ONE_FILTER.keys())
+def test_only_what_changed_is_made_anew(change: PolicyChange, name: str) -> None:
+    """One filter of all; the others are the very same resources."""
+    book, filters = PolicyBook(), PolicyFilters(has_module=True)
+    key = SigningKeyChange(MINT.kid, SigningKey(MINT.kid, MINT.jwk))
+    known = [revocation(f"{shard}aaa") for shard in SHARDS]
+    before = heard(book, filters, key, *known, LimitsChange("projects/p", SLOW))
+    after = heard(book, filters, change)
+    assert list(after) == list(edge.policy_filters())
+    assert [one for one in after if after[one] is not before[one]] == [name]
+    assert after[name].version != before[name].version
+
+
+def test_routers_that_heard_it_differently_say_the_same() -> None:
+    """In any order, at once or one by one, also of what was let in again meanwhile."""
+    keys = [revocation(f"{i * 7919 % 65536:04x}") for i in range(200)]
+    limits = [LimitsChange(f"projects/p/keys/{i * 31 % 256:02x}", SLOW) for i in range(100)]
+    one = heard(PolicyBook(), PolicyFilters(has_module=True), *keys, *limits)
+    book, filters = PolicyBook(), PolicyFilters(has_module=True)
+    heard(book, filters, revocation("0aff"), LimitsChange("projects/p/keys/b", SLOW), *limits[50:])
+    for key in reversed(keys):
+        heard(book, filters, key)
+    other = heard(
+        book,
+        filters,
+        revocation("0aff", revoked=False),
+        LimitsChange("projects/p/keys/b", None),
+        *limits,
+    )
+    assert {name: at.version for name, at in one.items()} == {
+        name: at.version for name, at in other.items()
+    }
