@@ -9,7 +9,8 @@ from __future__ import annotations  # the stubs are generic, the classes are not
 import asyncio
 import inspect
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, NoReturn
 
 import grpc
@@ -19,7 +20,13 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
-from services.rpc.errors import DOMAIN, InferplaneError, InternalError, InvalidArgumentError
+from services.rpc.errors import (
+    DOMAIN,
+    InferplaneError,
+    InternalError,
+    InvalidArgumentError,
+    UnavailableError,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -27,6 +34,7 @@ DETAILS_KEY = "grpc-status-details-bin"
 RETRY_KEY = "retry-after"
 STANDBY_KEY = "x-inferplane-standby"  # with a refusal by a standby: the edge then asks another peer
 _STANDBY = "STANDBY"  # reason of such an error
+_STOPPED = grpc.StatusCode.UNAVAILABLE  # of a call that outlasts its server's grace time
 
 # In bytes; with what else is among an answer's headers, and details in base64, below the 8 KiB of grpc's receivers.
 _LONGEST_MESSAGE = 1024
@@ -37,6 +45,8 @@ _CUT = " ..."
 
 # Looks at a call before its servicer does: its context and the method's path. Raises one of our errors.
 Guard = Callable[["grpc.aio.ServicerContext[Any, Any]", str], None]
+# Answers, or writes its answers to the context.
+_Behaviour = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[Any]]
 
 
 def code_of(error: InferplaneError) -> grpc.StatusCode:
@@ -132,10 +142,20 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         self._guard = guard
         self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         self._statuses = _Statuses()
+        self._calls = _Calls()
 
     async def until_told(self) -> None:
         """Wait until the statuses of calls that have failed by now are on their way."""
         await self._statuses.until_sent()
+
+    @property
+    def begun(self) -> int:
+        """Calls that have come so far."""
+        return self._calls.begun
+
+    async def end_calls(self) -> int:
+        """Cancel what runs, and wait until it has ended; callers hear UNAVAILABLE. How many they were."""
+        return await self._calls.end()
 
     async def intercept_service(
         self,
@@ -157,7 +177,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     def wrapped(self, handler: Any, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         """The same method, with its errors as statuses."""
         wrap = _wrap_stream if handler.response_streaming else _wrap_unary
-        return wrap(handler, method, self._statuses, self._guard)
+        return wrap(handler, _Keeper(method, self._statuses, self._calls, self._guard))
 
 
 class _Statuses:
@@ -174,6 +194,9 @@ class _Statuses:
         self._sending += 1
         try:
             await abort(context, known(error, method))
+        except grpc.aio.InternalError as failure:  # so gRPC says that the caller has gone meanwhile
+            _log.info("nobody is left to hear of a failed call", method=method)
+            raise asyncio.CancelledError from failure
         finally:
             self._sending -= 1
             self._sent.set()
@@ -183,6 +206,48 @@ class _Statuses:
         while self._sending:
             self._sent.clear()
             await self._sent.wait()
+
+
+class _Calls:
+    """Calls that are with their servicers."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[asyncio.Task[Any], grpc.aio.ServicerContext[Any, Any]] = {}
+        self.begun = 0
+        self._ending = False
+        self._left = asyncio.Event()
+
+    def begin(self, context: grpc.aio.ServicerContext[Any, Any]) -> asyncio.Task[Any]:
+        """From now on `end` ends the call. Raises UnavailableError if it has been before."""
+        if self._ending:
+            raise _stopping()
+        task = asyncio.current_task()
+        assert task is not None
+        self._contexts[task] = context
+        self.begun += 1
+        return task
+
+    def leave(self, task: asyncio.Task[Any]) -> None:
+        """The servicer is done with it."""
+        del self._contexts[task]
+        if self._ending:
+            self._left.set()
+
+    async def end(self) -> int:
+        """Cancel all, and wait until each has been left; what must run to its completion does."""
+        self._ending = True
+        ended = dict(self._contexts)
+        for task, context in ended.items():
+            context.set_code(_STOPPED)
+            task.cancel()
+        while self._contexts:
+            self._left.clear()
+            await self._left.wait()
+        return len(ended)
+
+
+def _stopping() -> UnavailableError:
+    return UnavailableError("the server is stopping; try again", reason="STOPPING")
 
 
 def known(error: Exception, method: str) -> InferplaneError:
@@ -223,21 +288,51 @@ def _refuse_undecodable(request: Any, method: str) -> None:
         )
 
 
-def _wrap_unary(
-    handler: Any, method: str, statuses: _Statuses, guard: Guard | None
-) -> grpc.RpcMethodHandler[Any, Any]:
-    behaviour = handler.stream_unary if handler.request_streaming else handler.unary_unary
+class _Keeper:
+    """What surrounds each call of one method."""
 
-    async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    def __init__(
+        self, method: str, statuses: _Statuses, calls: _Calls, guard: Guard | None
+    ) -> None:
+        self._method = method
+        self._statuses = statuses
+        self._calls = calls
+        self._guard = guard
+
+    async def keep(
+        self, behaviour: _Behaviour, request: Any, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> Any:
+        """What the servicer answers; its errors end the call with their statuses."""
         try:
-            if guard is not None:
-                guard(context, method)
-            _refuse_undecodable(request, method)
-            return await behaviour(request, context)
+            return await self._kept(behaviour, request, context)
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - the one place that turns the unknown into INTERNAL
-            await statuses.send(context, method, error)
+            await self._statuses.send(context, self._method, error)
+
+    async def _kept(
+        self, behaviour: _Behaviour, request: Any, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> Any:
+        task = self._calls.begin(context)
+        try:
+            if self._guard is not None:
+                self._guard(context, self._method)
+            _refuse_undecodable(request, self._method)
+            return await behaviour(request, context)
+        except asyncio.CancelledError as error:
+            if context.code() is not _STOPPED:  # the caller has gone
+                raise
+            task.uncancel()
+            raise _stopping() from error
+        finally:
+            self._calls.leave(task)
+
+
+def _wrap_unary(handler: Any, keeper: _Keeper) -> grpc.RpcMethodHandler[Any, Any]:
+    behaviour = handler.stream_unary if handler.request_streaming else handler.unary_unary
+
+    async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        return await keeper.keep(behaviour, request, context)
 
     make = (
         grpc.stream_unary_rpc_method_handler
@@ -247,39 +342,20 @@ def _wrap_unary(
     return make(call, _decoder(handler.request_deserializer), handler.response_serializer)
 
 
-def _wrap_stream(
-    handler: Any, method: str, statuses: _Statuses, guard: Guard | None
-) -> grpc.RpcMethodHandler[Any, Any]:
+def _wrap_stream(handler: Any, keeper: _Keeper) -> grpc.RpcMethodHandler[Any, Any]:
     behaviour = handler.stream_stream if handler.request_streaming else handler.unary_stream
 
-    async def generate(
-        request: Any, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[Any]:
-        try:
-            if guard is not None:
-                guard(context, method)
-            _refuse_undecodable(request, method)
-            async for response in behaviour(request, context):
-                yield response
-        except grpc.aio.AbortError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as in _wrap_unary, for streams
-            await statuses.send(context, method, error)
+    async def write_all(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        async with aclosing(behaviour(request, context)) as responses:
+            async for response in responses:
+                await context.write(response)
 
-    async def write(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        try:
-            if guard is not None:
-                guard(context, method)
-            _refuse_undecodable(request, method)
-            await behaviour(request, context)
-        except grpc.aio.AbortError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as in _wrap_unary, for streams
-            await statuses.send(context, method, error)
+    # grpc.aio takes handlers of two forms: generators, and coroutines that call context.write (grpcio's own health
+    # servicer is one of those). What it does with a generator it would do outside of here, where nobody is told.
+    write = write_all if inspect.isasyncgenfunction(behaviour) else behaviour
 
-    # grpc.aio takes handlers of two forms: generators, and coroutines that call context.write
-    # (grpcio's own health servicer is one of those).
-    call = generate if inspect.isasyncgenfunction(behaviour) else write
+    async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        await keeper.keep(write, request, context)
 
     make = (
         grpc.stream_stream_rpc_method_handler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # grpc's classes are generic in their stubs only
 
+import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -65,6 +66,10 @@ class MetricsInterceptor(grpc.aio.ServerInterceptor):
             raise
         except grpc.aio.AbortError:
             code = context.code().name
+            raise
+        except asyncio.CancelledError:
+            if (told := context.code()) is not None:  # the server ended it, and says why
+                code = told.name
             raise
         except Exception:
             code = "INTERNAL"

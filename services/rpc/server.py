@@ -23,6 +23,11 @@ _log = structlog.get_logger(__name__)
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _HEADER_BYTES = 80 * 1024
+_NEVER = (
+    24 * 3600.0
+)  # seconds of grace, of which gRPC uses none: we end calls ourselves, and say why
+_QUIET_SECONDS = 0.05  # without a call; callers who heed our health have gone elsewhere by then
+_ARRIVING_SECONDS = 0.5  # for calls of the others
 _TELLING_SECONDS = 1.0  # for a status on its way to a caller that doesn't read
 _FRAMING_BYTES = 64 * 1024  # message limits are about payloads; headers and framing ride on top
 
@@ -116,11 +121,32 @@ class RpcServer:
         await self.health.set(service, SERVING if serving else NOT_SERVING)
 
     async def stop(self, grace: float) -> None:
-        """Report NOT_SERVING everywhere, refuse new calls, finish running ones for `grace` seconds, cancel the rest."""
+        """Report NOT_SERVING everywhere, refuse new calls, finish running ones for `grace` seconds, end the rest.
+
+        Those hear UNAVAILABLE: another process may answer them.
+        """
         await self.health.enter_graceful_shutdown()
         await self._tell_failed(grace)
-        await self._server.stop(grace)
+        await self._until_quiet(min(grace, _ARRIVING_SECONDS))
+        stopping = asyncio.ensure_future(self._server.stop(_NEVER))
+        await asyncio.wait([stopping], timeout=grace)
+        if not stopping.done():
+            ended = await self._errors.end_calls()
+            _log.warning("ended calls that outlasted the grace time", calls=ended)
+            await self._tell_failed(_TELLING_SECONDS)
+            # What is left is with gRPC, and hears CANCELLED: requests that have not come whole, callers who don't read.
+            await self._server.stop(None)
+        await stopping
         _log.info("stopped", address=self.address)
+
+    async def _until_quiet(self, within: float) -> None:
+        """Calls that lie before us are begun: gRPC would end them with CANCELLED, which says nothing."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + within
+        begun = -1
+        while begun != self._errors.begun and loop.time() < end:
+            begun = self._errors.begun
+            await asyncio.sleep(_QUIET_SECONDS)
 
     async def _tell_failed(self, grace: float) -> None:
         """Callers whose call has just been ended hear why before the connection goes.

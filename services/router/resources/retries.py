@@ -13,7 +13,8 @@ from services.router.domain.topology import RetryPolicy, RoutedEndpoint
 from services.router.resources import wire
 from services.rpc.interceptor import STANDBY_KEY
 
-# `cancelled`: a worker that stops cancels what outlasts its grace time. (A caller's own cancel ends at the edge.)
+# `cancelled`: so gRPC's own server ends calls that lie before it, not begun, when it stops. (A caller's own cancel ends
+# at the edge.)
 _RETRY_ON = "connect-failure,refused-stream,reset,unavailable,cancelled"
 # Where a call changes state, it is tried again only if no worker has begun it.
 _RETRY_ON_STATE = "connect-failure,refused-stream,unavailable"

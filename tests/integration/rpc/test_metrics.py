@@ -1,7 +1,9 @@
 """Call metrics on a real server: each method's calls by the code that the caller saw."""
 
+import asyncio
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -33,6 +35,14 @@ MODELS, WATCHES = "/inferplane.registry.v1.ModelService", "/inferplane.registry.
 class Models(ModelServiceServicer):
     """Ends each method in its own way."""
 
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+
+    async def UpdateModel(self, request: Any, context: Any) -> pb.UpdateModelResponse:
+        self.entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
     async def GetModel(self, request: Any, context: Any) -> pb.GetModelResponse:
         return pb.GetModelResponse()
 
@@ -52,25 +62,36 @@ class Watches(WatchServiceServicer):
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[watch_pb.WatchResponse]:
         yield watch_pb.WatchResponse()
-        if request.after_revision:
+        if request.after_revision == 1:
             raise OutOfRangeError("no")
+        if request.after_revision:
+            await asyncio.Event().wait()
 
 
-@pytest.fixture
-async def registry() -> AsyncIterator[tuple[CollectorRegistry, grpc.aio.Channel]]:
-    metrics = CollectorRegistry()
+@asynccontextmanager
+async def counted(
+    metrics: CollectorRegistry, models: Models
+) -> AsyncIterator[tuple[RpcServer, grpc.aio.Channel]]:
+    """A server that counts, and a channel to it."""
     with tempfile.TemporaryDirectory(prefix="ip-") as folder:
         server = RpcServer(
             address=f"unix:{folder}/s.sock",
             max_message_bytes=1 << 20,
             interceptors=[MetricsInterceptor(metrics)],
         )
-        add_ModelServiceServicer_to_server(Models(), server.grpc)  # type: ignore[abstract] # only what is called
+        add_ModelServiceServicer_to_server(models, server.grpc)
         add_WatchServiceServicer_to_server(Watches(), server.grpc)
         address = await server.start([])
         async with connect(address) as channel:
-            yield metrics, channel
+            yield server, channel
         await server.stop(0)
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[tuple[CollectorRegistry, grpc.aio.Channel]]:
+    metrics = CollectorRegistry()
+    async with counted(metrics, Models()) as (_, channel):  # type: ignore[abstract] # only what is called
+        yield metrics, channel
 
 
 def count(metrics: CollectorRegistry, method: str, code: str) -> float | None:
@@ -118,3 +139,19 @@ async def test_streams(registry: tuple[CollectorRegistry, grpc.aio.Channel]) -> 
         assert response.status
         watch.cancel()
         break
+
+
+async def test_calls_that_the_server_ends() -> None:
+    """A call and a stream that outlast the grace time count once each, with the code that their callers see."""
+    metrics, models = CollectorRegistry(), Models()  # type: ignore[abstract] # only what is called
+    async with counted(metrics, models) as (server, channel):
+        call = ModelServiceStub(channel).UpdateModel(pb.UpdateModelRequest())
+        waiting = asyncio.ensure_future(call.code())
+        stream = WatchServiceStub(channel).Watch(watch_pb.WatchRequest(after_revision=2))
+        await stream.read()
+        await models.entered.wait()
+        await server.stop(0)
+        assert await waiting is await stream.code() is grpc.StatusCode.UNAVAILABLE
+    for method in (f"{MODELS}/UpdateModel", f"{WATCHES}/Watch"):
+        assert count(metrics, method, "UNAVAILABLE") == 1
+        assert count(metrics, method, "CANCELLED") is None

@@ -2,7 +2,7 @@
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,13 +14,31 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from inferplane.discovery.v1 import discovery_service_pb2 as discovery
 from inferplane.discovery.v1 import discovery_service_pb2_grpc as discovery_grpc
+from inferplane.discovery.v1 import worker_pb2
 
 from services.rpc.channel import connect
+from services.rpc.completion import to_completion
 from services.rpc.errors import FieldViolation, InvalidArgumentError, UnavailableError
 from services.rpc.interceptor import DETAILS_KEY
 from services.rpc.server import RpcServer
+from tests.integration.router.waiting import until
 
+_LARGE = "x" * 100_000
 SERVICE = "inferplane.discovery.v1.DiscoveryService"
+
+
+class _Sent:
+    """Messages of a stream, until its reader holds it up."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+
+    async def until_held_up(self) -> None:
+        """No message has gone for a while, though there always is another."""
+        seen = 0
+        while not seen or seen != self.messages:
+            seen = self.messages
+            await asyncio.sleep(0.2)
 
 
 class _Servicer(discovery_grpc.DiscoveryServiceServicer):
@@ -31,6 +49,11 @@ class _Servicer(discovery_grpc.DiscoveryServiceServicer):
         self.release = asyncio.Event()
         self.ended = asyncio.Event()
         self.ended.set()
+        self.running = 0
+        self.closed = 0  # streams
+        self.working = asyncio.Event()
+        self.completed = False
+        self.flood: _Sent | None = None  # told of each message of streams without end
 
     async def RegisterWorker(self, request: Any, context: Any) -> Any:
         raise InvalidArgumentError.of_fields(
@@ -39,16 +62,31 @@ class _Servicer(discovery_grpc.DiscoveryServiceServicer):
         )
 
     async def DeregisterWorker(self, request: Any, context: Any) -> Any:
-        raise ZeroDivisionError("a secret")
+        if not request.name:
+            raise ZeroDivisionError("a secret")
+        await to_completion(self._work())
+        return discovery.DeregisterWorkerResponse()
+
+    async def _work(self) -> None:
+        self.working.set()
+        await self.release.wait()
+        self.completed = True
 
     async def ListWorkers(self, request: Any, context: Any) -> Any:
         self.entered.set()
+        self.running += 1
         await self.release.wait()
         return discovery.ListWorkersResponse()
 
     async def WatchWorkers(self, request: Any, context: Any) -> Any:
-        yield discovery.WatchWorkersResponse()
-        await self.ended.wait()
+        try:
+            yield discovery.WatchWorkersResponse()
+            while self.flood is not None:
+                yield discovery.WatchWorkersResponse(workers=[worker_pb2.Worker(address=_LARGE)])
+                self.flood.messages += 1
+            await self.ended.wait()
+        finally:
+            self.closed += 1
         raise UnavailableError("try elsewhere", reason="DRAINING", retry_after=1.5)
 
 
@@ -198,3 +236,72 @@ async def test_stop_lets_running_calls_finish(served: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ListWorkers(discovery.ListWorkersRequest(), timeout=5)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def _refused(work: Awaitable[Any]) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await work
+    return caught.value
+
+
+async def test_calls_that_outlast_the_grace_time_are_told_to_try_again(served: Served) -> None:
+    """A call, a stream, one of grpcio's own and one that must run to its completion hear UNAVAILABLE, all at once."""
+    server, servicer, channel = served
+    stub, health = (
+        discovery_grpc.DiscoveryServiceStub(channel),
+        health_pb2_grpc.HealthStub(channel),
+    )
+    servicer.ended.clear()
+    watches = [stub.WatchWorkers(discovery.WatchWorkersRequest()) for _ in range(10)]
+    told = health.Watch(health_pb2.HealthCheckRequest(service=""))
+    for stream in (*watches, told):
+        await stream.read()
+    waiting = [stub.ListWorkers(discovery.ListWorkersRequest()) for _ in range(10)]
+    completed = stub.DeregisterWorker(discovery.DeregisterWorkerRequest(name="workers/whole"))
+    calls: list[Awaitable[Any]] = [*waiting, completed]
+    refusals = [asyncio.ensure_future(_refused(call)) for call in calls]
+    await until(lambda: servicer.running == len(waiting))
+    await servicer.working.wait()
+    stopping = asyncio.ensure_future(server.stop(0.05))
+    errors = [await _refused(_end_of(stream)) for stream in (*watches, told)]
+    servicer.release.set()
+    errors += await asyncio.gather(*refusals)
+    await stopping
+    assert {error.code() for error in errors} == {grpc.StatusCode.UNAVAILABLE}
+    assert {error.details() for error in errors} == {"the server is stopping; try again"}
+    assert {_details(error)[0].reason for error in errors} == {"STOPPING"}
+    assert servicer.closed == len(watches)
+    assert servicer.completed
+
+
+async def _end_of(stream: Any) -> None:
+    while await stream.read() is not grpc.aio.EOF:
+        pass
+
+
+async def test_a_caller_who_does_not_read_does_not_hold_up_the_stop(served: Served) -> None:
+    """A stream whose messages wait for its reader is cut off; the server stops all the same."""
+    server, servicer, channel = served
+    stub = discovery_grpc.DiscoveryServiceStub(channel)
+    sent = servicer.flood = _Sent()
+    call = stub.WatchWorkers(discovery.WatchWorkersRequest())
+    await call.read()
+    await sent.until_held_up()
+    async with asyncio.timeout(60):
+        await server.stop(0.05)
+    assert servicer.closed == 1
+    call.cancel()
+
+
+async def test_calls_that_lie_before_a_server_that_stops_are_begun(served: Served) -> None:
+    """Of calls that have come together, those that the server had not begun when it was to stop are answered too."""
+    server, servicer, channel = served
+    stub = discovery_grpc.DiscoveryServiceStub(channel)
+    calls = [
+        asyncio.ensure_future(stub.ListWorkers(discovery.ListWorkersRequest())) for _ in range(10)
+    ]
+    await servicer.entered.wait()
+    stopping = asyncio.ensure_future(server.stop(30))
+    servicer.release.set()
+    assert await asyncio.gather(*calls) == [discovery.ListWorkersResponse()] * 10
+    await stopping
