@@ -55,7 +55,19 @@ class BackupRepository:
         self._backups = self.folder / "backups"
 
     def prepare(self) -> None:
-        """Make it, unless it is there. FailedPreconditionError if the folder is something else."""
+        """Make it, unless it is there. FailedPreconditionError if the folder is something or somebody else's."""
+        try:
+            self._prepare()
+        except PermissionError as error:
+            # Whoever may only write there can't keep others out of it.
+            raise FailedPreconditionError(
+                f"user {os.geteuid()} can't keep backups in {self.folder}: the folder (in a container: that of the "
+                "machine which is mounted there) has to belong to this user",
+                reason="NO_REPOSITORY",
+                metadata={"repository": str(self.folder)},
+            ) from error
+
+    def _prepare(self) -> None:
         mark = self.folder / _MARK
         if mark.exists():
             return
