@@ -108,8 +108,9 @@ async def serve(config: WorkerSettings) -> None:
                 tasks.create_task(looked_at.desk.run()),
                 *(tasks.create_task(loop) for loop in (counting.loops() if counting else ())),
             ]
-            await rpc.set_health("", serving=True)
+            becoming = tasks.create_task(worker.become_ready())
             await stop.wait()
+            becoming.cancel()
             await worker.drain(_QUIET_SECONDS, config.drain_seconds)
             await rpc.stop(_LAST_GRACE)
             for loop in loops:

@@ -179,7 +179,7 @@ class FailingCluster:
         self.well()
 
     def loaded(self, *names: str) -> None:
-        """Wait until containers of workers have all that is placed on them, which their health says nothing of."""
+        """Wait until workers have all that is placed on them; they are well already if some of it has failed."""
 
         def all_loaded() -> bool:
             told = json.loads(self.cli("status", "--once", "--output", "json").stdout)

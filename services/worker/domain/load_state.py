@@ -32,6 +32,9 @@ FOLLOWS: dict[LoadState, frozenset[LoadState]] = {
     _S.GONE: frozenset(),
 }
 
+# It has been loaded, or why it isn't is known.
+SETTLED = frozenset({_S.READY, _S.DRAINING, _S.FAILED})
+
 TRIES = frozenset({_S.PULLING, _S.LOADING, _S.WARMING})
 
 # While a version drains, routes still move away from it: what comes is answered.

@@ -8,7 +8,7 @@ import structlog
 
 from services.rpc.names import VersionName
 from services.worker.domain.assignment import Assignment
-from services.worker.domain.load_state import SERVES
+from services.worker.domain.load_state import SERVES, SETTLED
 from services.worker.domain.routing import (
     Asked,
     Candidate,
@@ -39,6 +39,8 @@ class Roster:
         self._runners: dict[str, VersionRunner] = {}  # by resource name
         self._wanted: dict[VersionName, Assignment] = {}
         self._changed = asyncio.Event()
+        self._starting: set[VersionName] | None = None  # assigned first; None: nothing is known yet
+        self._settled = asyncio.Event()
 
     @property
     def streams(self) -> OpenStreams:
@@ -48,7 +50,14 @@ class Roster:
     def assign(self, wanted: Mapping[VersionName, Assignment]) -> None:
         """From now on exactly these versions are to be here."""
         self._wanted = dict(wanted)
+        if self._starting is None:
+            self._starting = set(wanted)
+        self._settle()
         self._changed.set()
+
+    async def settled(self) -> None:
+        """Return once each version that was assigned first is loaded, has failed, or is not assigned any more."""
+        await self._settled.wait()
 
     async def run(self) -> None:
         """Bring what is here to what is wanted, again after each change, until cancelled."""
@@ -118,8 +127,21 @@ class Roster:
         self._watching.append(told)
 
     def _note_change(self) -> None:
+        self._settle()
         self._turn()
         self._told()
+
+    def _settle(self) -> None:
+        """One that has failed once is settled, though it is tried again."""
+        if self._starting is None:
+            return
+        self._starting = {name for name in self._starting if self._is_coming(name)}
+        if not self._starting:
+            self._settled.set()
+
+    def _is_coming(self, name: VersionName) -> bool:
+        runner = self._runners.get(str(name))
+        return name in self._wanted and (runner is None or runner.state not in SETTLED)
 
     def _turn(self) -> None:
         self.epoch += 1

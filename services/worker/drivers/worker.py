@@ -39,6 +39,18 @@ class Worker:
         """Whether it takes calls and is to stay."""
         return not self._draining
 
+    async def become_ready(self) -> None:
+        """Say that it serves as a whole once it has loaded what it is to start with: another may go then.
+
+        Until the registry has said what that is it doesn't know, however long that takes, and so does not serve.
+        """
+        assert self._roster is not None
+        await self._roster.settled()
+        await self._health.set_health("", serving=True)
+        _log.info(
+            "ready", versions={str(one.name): one.state.value for one in self._roster.reports()}
+        )
+
     async def drain(self, quiet_seconds: float, within: float) -> None:
         """Tell everybody, then answer what still comes until nothing does; at most `within` seconds."""
         _log.info("draining", in_flight=self.traffic.in_flight)

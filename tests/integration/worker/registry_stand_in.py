@@ -40,6 +40,9 @@ class Registry:
     reports: list[worker_pb2.Worker] = field(default_factory=list)
     downloads: list[tuple[str, str, int]] = field(default_factory=list)
     chunk: int = 1 << 16
+    held: dict[str, asyncio.Event] = field(
+        default_factory=dict
+    )  # by version: downloads wait for it
     break_after: int | None = None  # bytes after which the next download breaks
     revision: int = 0
     deleted: list[watch_service_pb2.Change] = field(default_factory=list)
@@ -160,6 +163,8 @@ class _Servicer(
     ) -> AsyncIterator[artifact_service_pb2.DownloadArtifactResponse]:
         registry = self._registry
         registry.downloads.append((request.name, request.path, request.offset))
+        if request.name in registry.held:
+            await registry.held[request.name].wait()
         data = registry.files[request.name, request.path]
         for start in range(request.offset, len(data), registry.chunk):
             if registry.break_after is not None and start - request.offset >= registry.break_after:
