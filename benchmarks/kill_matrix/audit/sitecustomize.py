@@ -4,8 +4,8 @@ What a batcher or an engine has accepted, and how many tokens are about to be ha
 as it happens. Nothing of the worker's own counting is asked.
 
 Where KILL_MATRIX_GATE names a socket, a worker tells there which stage of a call it has come to, and goes on when it
-is let: `accepted`, `compute` (of a tensor), `step` (of a text, before it), `ended` (counted, not handed over), `unsent`
-and `stored` (rows, before and after metering has them).
+is let: `enters`, `accepted`, `compute` (of a tensor), `step` (of a text, before it), `ended` (counted, not handed
+over), `unsent` and `stored` (rows, before and after metering has them).
 """
 
 import asyncio
@@ -46,6 +46,7 @@ def _install() -> None:
 
     def counted(admit: Any) -> Any:
         def call(*arguments: Any) -> Any:
+            _come_to("enters")  # before other threads can know of it
             ticket = admit(*arguments)
             _note(file, b"A\n")
             _come_to("accepted")
