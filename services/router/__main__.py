@@ -11,6 +11,7 @@ from envoy.service.discovery.v3.ads_pb2_grpc import (
 )
 from inferplane.router.v1.router_service_pb2_grpc import add_RouterServiceServicer_to_server
 
+from services.router.adapters.other_routers import OtherRouters
 from services.router.adapters.policy_watch import PolicyWatch
 from services.router.adapters.registry_watch import RegistryWatch
 from services.router.drivers.board import Board
@@ -23,7 +24,8 @@ from services.router.servicers.ads import AdsServicer
 from services.router.servicers.router_service import RouterServicer
 from services.router.settings import RouterSettings
 from services.router.worker_feed import settle_seconds, worker_feed
-from services.rpc import channel, peers, settings, telemetry
+from services.rpc import address, channel, peers, settings, telemetry
+from services.rpc.each_peer import EachPeer
 from services.rpc.peer_kind import PeerKind
 from services.rpc.server import RpcServer, stop_requested
 
@@ -62,9 +64,19 @@ async def run(config: RouterSettings) -> None:
         guard=peers.guard(config.router_address, security, {PeerKind.EDGE, PeerKind.SERVICE}),
     )
     add_AggregatedDiscoveryServiceServicer_to_server(AdsServicer(board, roster, clock), server.grpc)
-    add_RouterServiceServicer_to_server(RouterServicer(publisher, board, roster), server.grpc)
     stop = stop_requested()
     async with AsyncExitStack() as stack:
+        others = await _other_routers(config, stack)
+        add_RouterServiceServicer_to_server(
+            RouterServicer(
+                publisher,
+                board,
+                roster,
+                address=config.router_address,
+                ask_others=None if others is None else others.ask,
+            ),
+            server.grpc,
+        )
         registry = await stack.enter_async_context(
             channel.connect(config.registry_address, security=security)
         )
@@ -89,6 +101,14 @@ async def run(config: RouterSettings) -> None:
             await stop.wait()
             for task in running:
                 task.cancel()
+
+
+async def _other_routers(config: RouterSettings, stack: AsyncExitStack) -> OtherRouters | None:
+    """All routers, where they may be several."""
+    routers = config.edge().router_address
+    if not address.are_several(routers):
+        return None
+    return OtherRouters(await stack.enter_async_context(EachPeer(routers, config.security())))
 
 
 def _measure_peers(publisher: Publisher) -> None:

@@ -85,6 +85,7 @@ class StatusReader:
             self._part("endpoints", list_endpoints(edge), []),
             self._part("metering", _usage_today(edge), None),
         )
+        self._problems += router_problems(router)
         self._window.add(time.monotonic(), _sample(listed.workers))
         return Status(
             router=router,
@@ -107,6 +108,25 @@ class StatusReader:
                 raise failure from error  # said once, and not for each part
             self._problems.append(f"{what} can't be read: {failure.message}")
             return absent
+
+
+def router_problems(router: router_service_pb2.GetStatusResponse) -> list[str]:
+    """Routers that say nothing, and those that don't say the same."""
+    problems = [
+        f"router {one.address} does not answer: {one.problem}"
+        for one in router.routers
+        if one.problem
+    ]
+    published = [one for one in router.routers if not one.problem]
+    if len({one.snapshot_version for one in published}) > 1:
+        said = ", ".join(
+            f"{one.address} {one.snapshot_version or 'nothing yet'}" for one in published
+        )
+        problems.append(
+            f"the routers don't publish the same ({said}); after a change that takes a moment,"
+            " and is a fault if it stays"
+        )
+    return problems
 
 
 async def _usage_today(edge: Edge) -> usage_report_service_pb2.QueryUsageResponse:

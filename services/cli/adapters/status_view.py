@@ -202,22 +202,36 @@ def age(worker: worker_pb2.Worker, now: datetime) -> str:
 
 def _router_lines(router: router_service_pb2.GetStatusResponse) -> list[RenderableType]:
     lines: list[RenderableType] = []
-    if router.refused_snapshot:
-        text = f"the newest topology is not published: {router.refused_snapshot}"
-        lines.append(Text(text, style="bold red"))
-    for name, connected in (
-        ("registry", router.registry_connected),
-        ("discovery", router.discovery_connected),
-    ):
-        if router.snapshot_version and not connected:
-            lines.append(Text(f"the router has lost the {name}", style="yellow"))
+    are_several = len(router.routers) > 1
+    if are_several:
+        for one in router.routers:
+            lines += _trouble_of(one, f"router {one.address}")
+    else:
+        lines += _trouble_of(router, "the router")
     for envoy in router.envoys:
         sync = Text("in sync", "green") if envoy.in_sync else Text("not in sync", "bold red")
+        at = f", told by router {envoy.router}" if are_several else ""
         nacks = f", {envoy.nack_count} refused" if envoy.nack_count else ""
-        lines.append(Text.assemble("Envoy ", envoy.node_id, " ", sync, nacks))
+        lines.append(Text.assemble("Envoy ", envoy.node_id, " ", sync, nacks, at))
         if envoy.nack_count and envoy.HasField("last_nack"):
             nack = envoy.last_nack
             kind = nack.type_url.rpartition(".")[2]
             at = nack.time.ToDatetime(UTC).astimezone().strftime("%H:%M:%S")
             lines.append(Text(f"  last refusal ({kind}, {at}): {nack.message}", style="red"))
+    return lines
+
+
+def _trouble_of(
+    router: router_service_pb2.GetStatusResponse | router_service_pb2.RouterStatus, named: str
+) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    if router.refused_snapshot:
+        text = f"{named} does not publish the newest topology: {router.refused_snapshot}"
+        lines.append(Text(text, style="bold red"))
+    for peer, connected in (
+        ("registry", router.registry_connected),
+        ("discovery", router.discovery_connected),
+    ):
+        if router.snapshot_version and not connected:
+            lines.append(Text(f"{named} has lost the {peer}", style="yellow"))
     return lines

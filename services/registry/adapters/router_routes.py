@@ -17,6 +17,7 @@ _log = structlog.get_logger(__name__)
 _SECONDS = 5.0  # usually it takes milliseconds
 _AWAY_SECONDS = 1.0  # without an answer a router is away
 _LOOK_EVERY = 0.02
+_REQUEST = pb.GetStatusRequest(this_router_only=True)
 
 
 class RouterRoutes:
@@ -49,7 +50,7 @@ class RouterRoutes:
                     wait=tenacity.wait_fixed(_LOOK_EVERY),
                 ):
                     with attempt:
-                        status = await stub.GetStatus(pb.GetStatusRequest(), timeout=_AWAY_SECONDS)
+                        status = await stub.GetStatus(_REQUEST, timeout=_AWAY_SECONDS)
                         if status.envoys and not is_routed(status, endpoint, version):
                             raise _NotYetError
         except (TimeoutError, grpc.aio.AioRpcError) as error:

@@ -1,5 +1,7 @@
 """inferplane.router.v1.RouterService: what is published and how the Envoys take it."""
 
+import secrets
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -12,18 +14,44 @@ from services.router.domain.topology import RoutedEndpoint
 from services.router.drivers.board import Board
 from services.router.drivers.publisher import Publisher
 from services.router.drivers.roster import Envoy, Roster
+from services.router.servicers.all_routers import Answers, merged
 from services.router.servicers.type_urls import TYPE_URLS
 
 
 class RouterServicer(RouterServiceServicer):
-    """Reads the publisher, the board and the roster."""
+    """Reads the publisher, the board and the roster, and asks the other routers."""
 
-    def __init__(self, publisher: Publisher, board: Board, roster: Roster) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        board: Board,
+        roster: Roster,
+        *,
+        address: str = "",
+        ask_others: Callable[[], Awaitable[Answers]] | None = None,
+    ) -> None:
+        """Assign only.
+
+        Args:
+            publisher: of this router.
+            board: likewise.
+            roster: likewise.
+            address: where it listens.
+            ask_others: what each router says, this one perhaps among them; None: it is the only one.
+        """
         self._publisher = publisher
         self._board = board
         self._roster = roster
+        self._address = address
+        self._ask_others = ask_others
+        self._instance = secrets.token_hex(8)
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
+        asked = None if request.this_router_only else self._ask_others
+        answers = {} if asked is None else await asked()
+        return merged(self._own(), answers)
+
+    def _own(self) -> pb.GetStatusResponse:
         publication = self._board.current
         response = pb.GetStatusResponse(
             envoys=[_envoy(envoy, publication) for envoy in self._roster.envoys],
@@ -36,6 +64,7 @@ class RouterServicer(RouterServiceServicer):
             response.policy_known = Kind.FILTER not in publication.snapshot.unknown
             response.publish_time.CopyFrom(_timestamp(publication.time))
             response.endpoints.extend(_endpoint(e) for e in publication.topology.endpoints)
+        response.routers.add(address=self._address, instance=self._instance)
         return response
 
 

@@ -153,11 +153,10 @@ class Mesh:
         async with channel.connect(self.address("router")) as direct:
             return await self.status_over(direct)
 
-    async def status_over(self, direct: grpc.aio.Channel) -> Any:
-        """The router's, over a channel to it."""
-        return await RouterServiceStub(direct).GetStatus(
-            router_service_pb2.GetStatusRequest(), timeout=20, wait_for_ready=True
-        )
+    async def status_over(self, direct: grpc.aio.Channel, *, alone: bool = False) -> Any:
+        """The router's, over a channel to it; alone: without what others say."""
+        request = router_service_pb2.GetStatusRequest(this_router_only=alone)
+        return await RouterServiceStub(direct).GetStatus(request, timeout=20, wait_for_ready=True)
 
 
 @asynccontextmanager

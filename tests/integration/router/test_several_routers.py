@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ class TwoRouters(Mesh):
         own = self.security("asking")
         async with channel.connect(self.address(router), security=own) as direct:
             try:
-                return await self.status_over(direct)
+                return await self.status_over(direct, alone=True)
             except grpc.aio.AioRpcError:
                 return None
 
@@ -189,6 +190,61 @@ async def test_the_edge_goes_to_the_other_router(folder: Path, how: signal.Signa
         await mesh.client.place(await mesh.client.push("digits@2"))
         await mesh.put_endpoint(v1=1, v2=1)
         await until(lambda: _acknowledged(mesh, left), seconds=_SECONDS)
+
+
+async def test_any_router_tells_of_all_of_them(folder: Path) -> None:
+    """1. Each of the two tells of the edge's Envoy, once, and of the router that it asks. 2. One that hangs, then one
+    that is dead, is told as such by the other, through the edge as well; 3. so it is until it is back.
+    """
+    async with served(folder) as (mesh, _):
+        await until(lambda: _agree(mesh), seconds=_SECONDS)
+        await until(lambda: _is_settled(mesh), seconds=_SECONDS)
+        lost = await mesh.asked()
+        left = {"router": "other", "other": "router"}[lost]
+        for name in (lost, left):
+            await until(partial(_tells_of_all, mesh, name, lost), seconds=_SECONDS)
+        process = {"router": mesh.router, "other": mesh.other}[lost]
+        process.send_signal(signal.SIGSTOP)
+        await until(partial(_tells_of_loss, mesh, left, lost, "no answer"), seconds=_SECONDS)
+        process.kill()
+        await process.wait()
+        await until(partial(_tells_of_loss, mesh, left, lost, "UNAVAILABLE"), seconds=_SECONDS)
+        async with channel.connect(mesh.edge) as edge:
+            whole = await mesh.status_over(edge)
+        assert [(one.address, bool(one.problem)) for one in whole.routers] == [
+            (mesh.address(left), False),
+            (mesh.address(lost), True),
+        ]
+        setattr(mesh, lost, await mesh.start_router(lost))
+        await until(partial(_tells_of_all, mesh, left, left), seconds=_SECONDS)
+
+
+async def _told(mesh: TwoRouters, router: str) -> Any:
+    """What a router says of all."""
+    own = mesh.security("asking")
+    async with channel.connect(mesh.address(router), security=own) as direct:
+        return await mesh.status_over(direct)
+
+
+async def _tells_of_all(mesh: TwoRouters, router: str, asked: str) -> bool:
+    """Both have answered, and the one Envoy is in sync with the router that it asks."""
+    whole = await _told(mesh, router)
+    assert whole.routers[0].address == mesh.address(router)
+    envoys = [(one.router, one.in_sync) for one in whole.envoys]
+    found = {one.address for one in whole.routers if not one.problem and one.snapshot_version}
+    return (
+        found == {mesh.address("router"), mesh.address("other")}
+        and len({one.snapshot_version for one in whole.routers}) == 1
+        and envoys == [(mesh.address(asked), True)]
+    )
+
+
+async def _tells_of_loss(mesh: TwoRouters, router: str, lost: str, why: str) -> bool:
+    """The lost one is listed with the reason; the Envoy asks the one that is left."""
+    whole = await _told(mesh, router)
+    problems = {one.address: one.problem for one in whole.routers if one.problem}
+    envoys = [one.router for one in whole.envoys]
+    return why in problems.get(mesh.address(lost), "") and envoys == [mesh.address(router)]
 
 
 async def _agree(mesh: TwoRouters) -> bool:

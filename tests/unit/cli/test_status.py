@@ -12,7 +12,7 @@ from rich.console import Console
 
 from services.cli.adapters.execution_view import failures_of, placement_fields
 from services.cli.adapters.routed import is_routed
-from services.cli.adapters.status_reader import Status
+from services.cli.adapters.status_reader import Status, router_problems
 from services.cli.adapters.status_view import age, render
 from services.cli.adapters.tables import size
 from services.cli.adapters.terminal import plain_table
@@ -158,7 +158,33 @@ def test_lost_connections_are_shown() -> None:
     router.refused_snapshot = "cluster x is named and absent"
     text = _text(_status(router=router))
     assert "the router has lost the registry" in text
-    assert "the newest topology is not published: cluster x is named and absent" in text
+    assert "the router does not publish the newest topology: cluster x is named and absent" in text
+
+
+def test_several_routers_are_shown_by_name() -> None:
+    """Envoys say whose they are; routers that don't answer, or not the same, are problems."""
+    router = _router()
+    router.envoys[0].router = "10.0.0.1:1"
+    router.routers.add(address="10.0.0.1:1", snapshot_version="s", registry_connected=True)
+    router.routers.add(address="10.0.0.2:1", snapshot_version="t", discovery_connected=True)
+    router.routers.add(address="10.0.0.3:1", problem="no answer within 1 s")
+    silent, unlike = router_problems(router)
+    assert silent == "router 10.0.0.3:1 does not answer: no answer within 1 s"
+    assert unlike.startswith("the routers don't publish the same (10.0.0.1:1 s, 10.0.0.2:1 t)")
+    text = _text(_status(router=router))
+    assert "Envoy edge-1 in sync, told by router 10.0.0.1:1" in text
+    assert "router 10.0.0.1:1 has lost the discovery" in text
+    assert "router 10.0.0.2:1 has lost the registry" in text
+    assert "10.0.0.3:1 has lost" not in text
+
+
+def test_a_lone_router_is_no_problem() -> None:
+    """One that answers, by itself or among equals, is not worth a word."""
+    router = _router()
+    router.routers.add(address="10.0.0.1:1", snapshot_version="s")
+    assert router_problems(router) == []
+    router.routers.add(address="10.0.0.2:1", snapshot_version="s")
+    assert router_problems(router) == []
 
 
 def test_empty_mesh_says_what_to_do() -> None:

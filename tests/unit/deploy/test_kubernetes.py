@@ -39,6 +39,7 @@ CALLS = {
     ("router", "metering"): "policy",
     ("worker", "registry"): "placements, artifacts, discovery",
     ("worker", "metering"): "usage, leases",
+    ("router", "router"): "status of all",
     ("registry", "router"): "whether what was loaded is routed",
 }
 
