@@ -18,7 +18,8 @@ METERING = "management/metering"
 
 # The filters that change with the policy, while the listener stays.
 KEYS_FILTER = "policy/keys"
-REVOCATIONS_FILTER = "policy/revocations"  # and one for each shard of keys
+# Not a name that had all revoked keys in it: a listener of an older release, as it drains, would take this for that.
+REVOCATIONS_FILTER = "policy/revocations/others"  # and one for each shard of keys
 LIMITS_FILTER = "policy/limits"
 ENDPOINTS_FILTER = "inferplane.endpoints"  # per route
 
@@ -104,7 +105,7 @@ def openai_body_bytes(max_message_bytes: int) -> int:
 
 def revocations_filter(shard: str) -> str:
     """The filter of the revoked keys of a shard; that of the others has whatever else refuses good tokens."""
-    return REVOCATIONS_FILTER if shard == OTHERS else f"{REVOCATIONS_FILTER}/{shard}"
+    return REVOCATIONS_FILTER if shard == OTHERS else f"policy/revocations/{shard}"
 
 
 def policy_filters() -> tuple[str, ...]:

@@ -149,8 +149,8 @@ _ONE_FILTER = {
         revocation("3aaa", revoked=False),
         "policy/revocations/3",
     ),
-    "another key": (revocation("x5"), "policy/revocations"),
-    "a project": (RevocationChange("projects/5", revoked=True), "policy/revocations"),
+    "another key": (revocation("x5"), "policy/revocations/others"),
+    "a project": (RevocationChange("projects/5", revoked=True), "policy/revocations/others"),
     "limits of a key": (LimitsChange("projects/p/keys/5f", SLOW), "policy/limits"),
 }
 
