@@ -27,6 +27,7 @@ import psutil
 
 from benchmarks import mlp
 from benchmarks.h2_load import Load, Result
+from benchmarks.policy import key_id
 from services.router.domain.policy import (
     Limits,
     LimitsChange,
@@ -100,7 +101,7 @@ def policy(mint: KeyMint, plan: Plan) -> list[PolicyChange]:
     key = "projects/default/keys/one"
     limits = [LimitsChange(name, _LIMITS) for name in ("projects/default", key)]
     gone = [
-        RevocationChange(f"projects/default/keys/{i:032x}", revoked=True)
+        RevocationChange(f"projects/default/keys/{key_id(f'revoked {i}')}", revoked=True)
         for i in range(plan.revoked)
     ]
     return [keys.signing(mint), *limits, *gone]
@@ -137,9 +138,10 @@ async def revocations(edge: EdgeUnderTest, mint: KeyMint) -> list[float]:
     """Milliseconds from the word that a key is revoked to the first call that is refused."""
     found = []
     for number in range(_REVOCATIONS):
-        token = mint.token(jti=f"gone{number}")
+        ident = key_id(f"gone {number}")
+        token = mint.token(jti=ident)
         assert await keys.answer(edge, token, MODEL) != keys.REVOKED
-        change = RevocationChange(f"projects/default/keys/gone{number}", revoked=True)
+        change = RevocationChange(f"projects/default/keys/{ident}", revoked=True)
         begin = time.perf_counter()
         edge.publisher.hear_policy(PolicyUpdate(changes=(change,), synced=True))
         while await keys.answer(edge, token, MODEL) != keys.REVOKED:

@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
 
 import psutil
@@ -31,6 +32,11 @@ from tests.integration.metering.metering_process import MeteringStubs, running
 _AT_ONCE = 10_000  # keys in one write
 
 
+def key_id(name: str) -> str:
+    """The same for the same name, and spread as ids that are drawn are."""
+    return blake2b(name.encode(), digest_size=16).hexdigest()
+
+
 def _keys(kid: str, first: int, count: int) -> list[ApiKey]:
     now = SystemClock().now()
     return [
@@ -47,19 +53,23 @@ def _keys(kid: str, first: int, count: int) -> list[ApiKey]:
     ]
 
 
+async def put_keys(store: SqlIdentityStore, keys: list[ApiKey]) -> None:
+    """Put keys into a store, many in each write."""
+    for first in range(0, len(keys), _AT_ONCE):
+
+        async def work(transaction: IdentityTransaction, first: int = first) -> None:
+            for key in keys[first : first + _AT_ONCE]:
+                await transaction.put_key(key)
+
+        await store.write(work)
+
+
 async def _fill(folder: Path, count: int) -> None:
     """Put keys into the database of a metering that doesn't run."""
     async with Database.open(folder / "metering" / "metering.db") as database:
         store = SqlIdentityStore(database)
         (signing,) = await store.read(lambda view: view.signing_keys())
-        for first in range(0, count, _AT_ONCE):
-            keys = _keys(signing.kid, first, min(_AT_ONCE, count - first))
-
-            async def work(transaction: IdentityTransaction, keys: list[ApiKey] = keys) -> None:
-                for key in keys:
-                    await transaction.put_key(key)
-
-            await store.write(work)
+        await put_keys(store, _keys(signing.kid, 0, count))
 
 
 async def _snapshot(stubs: MeteringStubs) -> tuple[float, int, int, "pb.WatchPolicyResponse"]:
