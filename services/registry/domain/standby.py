@@ -25,7 +25,7 @@ def abandoned_error() -> UnavailableError:
 def standby_error() -> UnavailableError:
     """This process is not the one that serves; nothing was done, so any call may be made elsewhere."""
     return UnavailableError(
-        "this registry stands by; another one serves, call that one",
+        "this registry stands by: another one serves, or none while the database can't be reached",
         reason="STANDBY",
         retry_after=1.0,
     )
