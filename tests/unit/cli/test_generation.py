@@ -271,11 +271,14 @@ async def _talk(
 
 
 async def _interrupted(process: asyncio.subprocess.Process, terminal: int) -> int:
-    """Press Ctrl-C until it has ended: Python loses one that comes between the prompt and the wait for a key."""
+    """Press Ctrl-C until it has ended: Python loses one that comes between the prompt and the wait for a key.
+
+    But not while it ends, which may take its time: then it would end by the signal.
+    """
     while True:
         os.write(terminal, b"\x03")
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(process.wait(), 1)
+            return await asyncio.wait_for(process.wait(), _SECONDS / 3)
 
 
 def _own_terminal() -> None:
