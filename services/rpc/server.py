@@ -8,20 +8,19 @@ from typing import cast
 
 import grpc
 import structlog
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
 
 from services.rpc import address as addresses
 from services.rpc.errors import UnavailableError
+from services.rpc.health_servicer import NOT_SERVING, SERVING, HealthServicer
 from services.rpc.interceptor import ErrorInterceptor, Guard
 from services.rpc.mapped_methods import MappedMethods
 from services.rpc.tls import PLAIN, Security, TlsFiles, server_credentials
 
 _log = structlog.get_logger(__name__)
 
-SERVING = health_pb2.HealthCheckResponse.SERVING
-NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _HEADER_BYTES = 80 * 1024
 _NEVER = (
     24 * 3600.0
@@ -76,7 +75,7 @@ class RpcServer:
         # Generated code asks for a server and uses two methods of it, which these have.
         mapped = cast(grpc.aio.Server, MappedMethods(self._server, self._errors))
         self.grpc = self._server if interceptors else mapped
-        self.health = health.aio.HealthServicer()
+        self.health = HealthServicer()
         self.address = ""
 
     async def start(self, service_names: Sequence[str]) -> str:

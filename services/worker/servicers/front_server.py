@@ -3,19 +3,17 @@
 from collections.abc import Callable
 
 import structlog
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2_grpc
 
 from services.rpc import address as addresses
 from services.rpc.errors import InferplaneError
+from services.rpc.health_servicer import NOT_SERVING, SERVING, HealthServicer
 from services.worker.domain.call_head import Headers
 from services.worker.drivers.front import Door, Front
 from services.worker.ports.http2 import MakeCodec
 from services.worker.servicers.front_methods import MethodTable
 
 _log = structlog.get_logger(__name__)
-
-SERVING = health_pb2.HealthCheckResponse.SERVING
-NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class FrontServer:
@@ -41,7 +39,7 @@ class FrontServer:
         """
         self._address = addresses.parse(address)
         self.methods = MethodTable()
-        self.health = health.aio.HealthServicer()
+        self.health = HealthServicer()
         self._door = door
         self._front = Front(
             methods=self.methods.methods,

@@ -199,6 +199,32 @@ async def test_health_and_reflection(served: Served) -> None:
     await call.done_writing()
 
 
+async def test_watchers_of_health_hear_of_changes_after_another_has_gone(served: Served) -> None:
+    """Whoever watches a server is told when it serves, also if others who watched it have gone before."""
+    server, _, channel = served
+    health = health_pb2_grpc.HealthStub(channel)
+    stays, goes = (health.Watch(health_pb2.HealthCheckRequest(service="")) for _ in range(2))
+    for watch in (stays, goes):
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+    goes.cancel()
+    await health.Check(health_pb2.HealthCheckRequest(service=""))  # the server has heard it by then
+    await server.set_health("", serving=True)
+    assert (await stays.read()).status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_health_of_what_is_not_here(served: Served) -> None:
+    """A service of another name is NOT_FOUND; whoever watches one is told when it comes."""
+    server, _, channel = served
+    health = health_pb2_grpc.HealthStub(channel)
+    asked = health_pb2.HealthCheckRequest(service="later")
+    refused = await _refused(health.Check(asked))
+    assert refused.code() is grpc.StatusCode.NOT_FOUND
+    watch = health.Watch(asked)
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    await server.set_health("later", serving=True)
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+
+
 async def test_socket_is_private(served: Served, tmp_path: Path) -> None:
     """The socket and its folder are closed to other users."""
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
