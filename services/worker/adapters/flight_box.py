@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import structlog
 
+from services.worker.adapters import lock_holder
 from services.worker.adapters.file_lock import FileLock
 from services.worker.adapters.shared_secret import shared_secret
 from services.worker.domain.contents import Array
@@ -34,8 +35,9 @@ _LENGTH = struct.Struct("<Q")
 _STRIDE = _LENGTH.size + _SLOT_BYTES
 _NOTHING = memoryview(bytes(_SLOT_BYTES))
 _DIGEST_BYTES = 16
-_DYING_SECONDS = 0.05  # so long a process may take to end
-_DYING_LOOKS = 25
+_LOOK_SECONDS = 0.002  # between two looks at a process that may be dying
+_DYING_SECONDS = 0.05  # so long one may take to end, if it can't be seen whether it does
+_ENDING_SECONDS = 5.0  # if it can
 _FRESH_SECONDS = 300.0  # so long requests are compared with a wreck
 
 
@@ -152,8 +154,9 @@ class FlightBoxes:
     def was_lost(self, feeds: Mapping[str, Array]) -> bool:
         """Whether a worker that died lately was computing this: the first row of each input is in one of its runs.
 
-        A worker that is dying lets go of its lock a little after its callers have noticed. So where a worker that seems
-        to live computes this, it is waited for, once in its life and for milliseconds.
+        A worker that is dying lets go of its lock a little after its callers have noticed, or more than a little on a
+        machine that is busy. So where another one computes this, and is seen to end, it is waited for; where that can't
+        be seen, too, once in its life and for milliseconds.
         """
         rows = [
             bytes(_bytes_of(array[:1] if array.ndim else array, self._key))
@@ -164,20 +167,29 @@ class FlightBoxes:
         boxes = [path for path in self._folder.glob("*.box") if path != self._path]
         self._waited_for &= {path.name for path in boxes}
         for path in boxes:
-            if path.name not in self._waited_for and _holds(_flights(path), rows):
-                self._waited_for.add(path.name)
-                if self._is_dying(path):
-                    return any(_holds(flights, rows) for flights in self._wrecks.values())
+            if (
+                path.name not in self._waited_for
+                and _holds(_flights(path), rows)
+                and self._dies(path)
+            ):
+                return any(_holds(flights, rows) for flights in self._wrecks.values())
         return False
 
-    def _is_dying(self, path: Path) -> bool:
-        for _ in range(_DYING_LOOKS):
+    def _dies(self, path: Path) -> bool:
+        begin = time.monotonic()
+        while True:
             _declare_if_dead(path)
             if not path.exists():
                 self.look()
                 return True
-            time.sleep(_DYING_SECONDS / _DYING_LOOKS)
-        return False
+            ends = lock_holder.is_ending(path)
+            if ends is None:
+                self._waited_for.add(path.name)
+            elif not ends:
+                return False
+            if time.monotonic() - begin > (_ENDING_SECONDS if ends else _DYING_SECONDS):
+                return False
+            time.sleep(_LOOK_SECONDS)
 
     def blame(self, mark: str) -> None:
         """Tell all workers here of a request that crashes its model."""

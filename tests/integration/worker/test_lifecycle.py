@@ -26,7 +26,7 @@ async def check_answers(worker: WorkerProcess, factor: float) -> None:
 
 
 BAD = {
-    "endless example": (artifact.of_model(bad.endless()), "after 3 s"),
+    "endless example": (artifact.of_model(bad.endless()), "after 10 s"),
     "hungry example": (artifact.of_model(bad.hungry()), "memory"),
     "corrupt": (artifact.of_bytes(bad.corrupt()), "not an ONNX model"),
     "pickle": (artifact.of_bytes(bad.pickled()), "not an ONNX model"),
@@ -52,7 +52,7 @@ BAD = {
 async def test_what_cannot_be_loaded_fails_with_its_reason_and_harms_nobody(home: Home) -> None:
     """Each bad artifact ends as FAILED with words that say why; the process and its good version stay."""
     await home.registry.put(V1, artifact.of_model(good.affine(3.0)))
-    limits = {"load_timeout_seconds": "3", "load_memory_bytes": str(4 << 30)}
+    limits = {"load_timeout_seconds": "10", "load_memory_bytes": str(4 << 30)}
     async with running(home.folder, home.registry_address, **limits) as worker:
         await home.registry.until_state(V1, "READY")
         for number, (row, (files, words)) in enumerate(BAD.items()):

@@ -2,15 +2,20 @@
 
 import errno
 import os
+import platform
+import subprocess
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from services.worker.adapters import flight_box
+from services.worker.adapters import flight_box, lock_holder
 from services.worker.adapters.flight_box import FlightBoxes
 from services.worker.domain.contents import Array
 from services.worker.domain.datatype import BF16
@@ -50,19 +55,87 @@ def test_what_was_in_flight_is_known(tmp_path: Path) -> None:
 
 
 def test_a_dying_worker_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its callers may notice before its lock is free; a worker that lives costs this wait once."""
+    """Its callers may notice before its lock is free; one of whom nothing can be seen costs this wait once."""
+    monkeypatch.setattr(lock_holder, "is_ending", lambda _path: None)
     first, second = opened(tmp_path, "w1"), opened(tmp_path, "w2")
     first.begin(A)
-    monkeypatch.setattr(flight_box, "_DYING_SECONDS", 30.0)
-    monkeypatch.setattr(flight_box, "_DYING_LOOKS", 3000)
+    monkeypatch.setattr(flight_box, "_DYING_SECONDS", 60.0)
     threading.Timer(0.005, die, [first]).start()
     assert second.was_lost(A)
-    monkeypatch.setattr(flight_box, "_DYING_LOOKS", 1)
     monkeypatch.setattr(flight_box, "_DYING_SECONDS", 0.0)
     third = opened(tmp_path, "w3")
     third.begin(B)
     assert not second.was_lost(B)
     assert second._waited_for == {"w3.box"}
+
+
+# The kernel ends threads one by one: here the first ends, and the files stay open for as long as another one lives.
+_ENDS_SLOWLY = """
+import ctypes, os, sys, threading
+from pathlib import Path
+import numpy as np
+from services.worker.adapters.flight_box import FlightBoxes
+
+folder, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+
+def live_on():
+    os.read(last, 1)
+    os._exit(0)
+
+boxes = FlightBoxes(folder, "w1")
+boxes.open()
+boxes.begin({"x": np.arange(6.0).reshape(2, 3)})
+threading.Thread(target=live_on).start()
+print("begun", flush=True)
+os.read(first, 1)
+ctypes.CDLL(None).syscall(60, 0)
+"""
+
+
+@contextmanager
+def _killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the number of a system call"
+)
+def test_one_that_is_seen_to_end_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes on a busy machine; one that is seen to live is not waited for at all."""
+    monkeypatch.setattr(flight_box, "_DYING_SECONDS", 0.0)
+    monkeypatch.setattr(flight_box, "_ENDING_SECONDS", 120.0)
+    folder, looks = tmp_path / "flights", 0
+    (first, end_first), (last, end_last) = os.pipe(), os.pipe()
+    words = [sys.executable, "-c", _ENDS_SLOWLY, str(folder), str(first), str(last)]
+    with (
+        subprocess.Popen(words, stdout=subprocess.PIPE, pass_fds=[first, last]) as dying,
+        _killed(dying),
+    ):
+        assert dying.stdout is not None
+        assert dying.stdout.readline() == b"begun\n"
+        boxes = opened(tmp_path, "w2")
+
+        def look(_seconds: float) -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 100:
+                os.write(end_last, b"x")
+
+        monkeypatch.setattr(time, "sleep", look)
+        assert not boxes.was_lost(A)
+        assert (looks, boxes._waited_for) == (0, set())
+        os.write(end_first, b"x")
+        while not lock_holder.is_ending(folder / "w1.box"):
+            os.sched_yield()
+        assert boxes.was_lost(A)
+        assert looks >= 100
+    for end in (first, end_first, last, end_last):
+        os.close(end)
 
 
 @pytest.mark.parametrize(
