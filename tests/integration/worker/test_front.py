@@ -150,7 +150,7 @@ async def test_three_thousand_cancels_on_one_connection_harm_no_other_call(home:
         # Where the machine is slow, calls were begun after the long one had ended, and some of those are answered.
         await home.registry.until(
             lambda: any(
-                v.counters.succeeded >= TRIALS + 2 and v.counters.cancelled > 1000
+                v.counters.succeeded >= TRIALS + 2 and v.counters.cancelled > 300
                 for w in home.registry.workers.values()
                 for v in w.versions
             )
