@@ -108,6 +108,7 @@ def test_taken_port_is_told_with_its_holder(tmp_path: Path) -> None:
     assert list(StateDirectory(tmp_path).logs.iterdir()) == []
 
 
+@pytest.mark.extended
 def test_any_path_of_a_state_directory_serves(tmp_path: Path) -> None:
     """Characters that mean something in URIs, YAML, shells or templates don't in a state directory's path."""
     folder = tmp_path / "a%24b 'c' \"d\" #e ${x} $$ ü?&"
@@ -165,6 +166,7 @@ def test_killed_supervisor_leaves_nothing(tmp_path: Path) -> None:
         _assert_answers(mesh)
 
 
+@pytest.mark.extended
 def test_leftovers_of_a_dead_supervisor_are_ended(tmp_path: Path) -> None:
     """A process that a dead supervisor wrote down and that still runs is ended at the next start; others are spared."""
     sleep = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
@@ -216,6 +218,7 @@ def test_detached_up_goes_on_and_down_ends_it(tmp_path: Path) -> None:
     assert "stopped" in (tmp_path / "logs" / "supervisor.log").read_text()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["here", "detached"])
 def test_start_that_is_hopeless_ends(tmp_path: Path, detach: list[str]) -> None:
     """A service that dies again and again before the mesh answers ends `up` with its name and its log."""
