@@ -27,7 +27,7 @@ _COMPUTING_TESTS = (
 )
 _COMPUTING = "tests of the repository, and those that only compute"
 _MESH_TESTS = ("tests/e2e", "tests/integration/router")
-_WORKER_TESTS = ("tests/integration/worker",)
+_WORKER_TESTS = ("tests/integration/benchmarks", "tests/integration/worker")
 _INTERRUPTED = 2  # pytest's exit code
 
 
@@ -181,7 +181,7 @@ def _paths_of_lanes(root: Path) -> dict[str, Sequence[str]]:
     return {
         _COMPUTING: [*own, *_COMPUTING_TESTS],
         "tests of whole meshes and of the edge": _MESH_TESTS,
-        "tests of worker processes": _WORKER_TESTS,
+        "tests of worker processes and of benchmarks": _WORKER_TESTS,
     }
 
 
