@@ -178,11 +178,11 @@ class FlightBoxes:
     def _dies(self, path: Path) -> bool:
         begin = time.monotonic()
         while True:
-            _declare_if_dead(path)
+            ends = lock_holder.is_ending(path)
+            _declare_if_dead(path)  # behind the question: it may have ended since
             if not path.exists():
                 self.look()
                 return True
-            ends = lock_holder.is_ending(path)
             if ends is None:
                 self._waited_for.add(path.name)
             elif not ends:
