@@ -26,7 +26,8 @@ _COMPUTING_TESTS = (
     "tests/unit/worker/llm/domain",
 )
 _COMPUTING = "tests of the repository, and those that only compute"
-_MESH_TESTS = ("tests/e2e", "tests/integration/router")
+_MESH_TESTS = ("tests/e2e",)
+_EDGE_TESTS = ("tests/integration/cli", "tests/integration/router")
 _WORKER_TESTS = ("tests/integration/benchmarks", "tests/integration/worker")
 _INTERRUPTED = 2  # pytest's exit code
 
@@ -180,7 +181,8 @@ def _paths_of_lanes(root: Path) -> dict[str, Sequence[str]]:
     own = sorted(str(path.relative_to(root)) for path in (root / "tests/unit").glob("test_*.py"))
     return {
         _COMPUTING: [*own, *_COMPUTING_TESTS],
-        "tests of whole meshes and of the edge": _MESH_TESTS,
+        "tests of whole meshes": _MESH_TESTS,
+        "tests of the edge and of the command line": _EDGE_TESTS,
         "tests of worker processes and of benchmarks": _WORKER_TESTS,
     }
 
