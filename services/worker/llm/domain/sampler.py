@@ -41,15 +41,11 @@ def choose(logits: Array, texts: Sequence[SampledText]) -> list[Chosen]:
     if not texts:
         return []
     logits = logits[:, : texts[0].sampling.vocabulary_size]
-    best = logits.argmax(axis=1)
-    # The largest of numbers among which there is a NaN is a NaN.
-    finite = np.isfinite(logits[np.arange(len(best)), best])
     chosen = []
-    for row, (text, place, is_finite) in enumerate(
-        zip(texts, best.tolist(), finite.tolist(), strict=True)
-    ):
+    for row, (text, place) in enumerate(zip(texts, logits.argmax(axis=1).tolist(), strict=True)):
         sampling = text.sampling
-        if not is_finite:
+        # The largest of numbers among which there is a NaN is a NaN.
+        if not math.isfinite(logits.item(row, place)):
             chosen.append(_not_numbers())
         elif sampling.greedy and sampling.plain and not sampling.settings.logprobs:
             chosen.append(Chosen(place))

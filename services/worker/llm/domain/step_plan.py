@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from services.worker.llm.domain.continuation import Continuation
-from services.worker.llm.domain.step import StepInput
+from services.worker.llm.domain.step import Array, StepInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,11 @@ class Draft:
             prefix_hits=self.prefix_hits,
         )
 
-    def _blocks(self, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    def _blocks(self, width: int) -> Array:
+        """A row for each text; a copy, as their tables go on changing."""
+        if len(self.texts) == 1:
+            (text,) = self.texts
+            return text.table.row[:width].reshape(1, width).copy()
         blocks = np.zeros((len(self.texts), width), np.int32)
         for row, text in zip(blocks, self.texts, strict=True):
             count = len(text.table.blocks)
