@@ -117,6 +117,15 @@ def _warn_of_plain(target: EdgeTarget) -> None:
     )
 
 
+def edge_here() -> str | None:
+    """How the edge of the mesh is called that runs on the state directory; None: none runs there."""
+    state = StateDirectory(load(_Environment).state_dir or default_path())
+    running = state.running_services()
+    if running is None or not addresses.parse(running.edge).port:
+        return None
+    return edge_target.from_here(running.edge, is_secure=running.edge_is_secure)
+
+
 def credential_of(state: StateDirectory) -> Credential | None:
     """The admin key of a state directory, whatever runs on it."""
     token = state.read_admin_key()
@@ -125,8 +134,9 @@ def credential_of(state: StateDirectory) -> Credential | None:
 
 def _of_state(state: StateDirectory, address: str) -> Credential | None:
     """The admin key of the mesh that runs on the directory: for its own edge only, it is nobody else's to see."""
-    edge = state.running_edge()
-    if edge is None or not _is_same(addresses.parse(edge), edge_target.parse(address).address):
+    running = state.running_services()
+    called = edge_target.parse(address).address
+    if running is None or not _is_same(addresses.parse(running.edge), called):
         return None
     return credential_of(state)
 

@@ -3,7 +3,7 @@
 import os
 import ssl
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -16,6 +16,7 @@ from services.rpc.settings import PREFIX, Settings, load
 from services.rpc.tls import AUTHORITIES, CERTIFICATE, KEY
 
 _SECURE, _PLAIN = "https://", "http://"
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # by the address of all addresses
 _given: ContextVar[Path | None] = ContextVar("ca", default=None)
 
 
@@ -75,6 +76,12 @@ def parse(text: str) -> EdgeTarget:
     place = text.removeprefix(_SECURE).rstrip("/")
     has_port = place.rpartition(":")[2].isdecimal() and not place.endswith("]")
     return EdgeTarget(addresses.parse(place if has_port else f"{place}:443", "--address"), True)
+
+
+def from_here(edge: str, *, is_secure: bool) -> str:
+    """How clients on this machine call an edge: no certificate is for the address of all addresses."""
+    found = addresses.parse(edge)
+    return str(EdgeTarget(replace(found, host=_LOOPBACK.get(found.host, found.host)), is_secure))
 
 
 def open_channel(target: EdgeTarget) -> grpc.aio.Channel:

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from services.cli.adapters import envoy
+from services.cli.adapters.edge_target import edge_tls
 from services.cli.adapters.readiness import wait_serving
 from services.cli.adapters.state_directory import Services, StateDirectory
 from services.cli.drivers.child import Child, ChildSpec, Start
@@ -69,6 +70,7 @@ class Mesh:
             router=f"unix:{sockets / 'router.sock'}",
             edge=str(self.settings.edge),
             metering=f"unix:{sockets / 'metering.sock'}",
+            edge_is_secure=edge_tls().is_on,
         )
 
     def stages(self) -> list[list[ChildSpec]]:

@@ -89,6 +89,7 @@ class Services:
     router: str
     edge: str
     metering: str = ""
+    edge_is_secure: bool = False  # speaks TLS
 
 
 class StateDirectory:
@@ -213,10 +214,10 @@ class StateDirectory:
             )
         return Services(**record)
 
-    def running_edge(self) -> str | None:
-        """Where the edge of the running `up` listens; asks for no lock, so it is in nobody's way."""
+    def running_services(self) -> Services | None:
+        """Where the services of the running `up` are, if one runs; asks for no lock, so it is in nobody's way."""
         record = _read_json(self._services)
-        return Services(**record).edge if record and self.supervisor() else None
+        return Services(**record) if record and self.supervisor() else None
 
     def read_admin_key(self) -> str:
         """The first key of the mesh; empty if there is none, or it is another user's."""

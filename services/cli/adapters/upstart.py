@@ -8,14 +8,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from services.cli.adapters import port_owner
-from services.cli.adapters.edge_target import edge_tls
+from services.cli.adapters.edge_target import EdgeTarget, edge_tls, from_here
 from services.cli.adapters.launch import Launch, Ready
 from services.cli.adapters.mesh import MeshSettings, cores
 from services.cli.adapters.narrator import Narrator
@@ -31,7 +31,6 @@ from services.rpc.settings import PREFIX, environment_for_children
 from services.rpc.tcp_ports import free_port
 
 _DEFAULT_EDGE = "127.0.0.1:8080"
-_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # by the address of all addresses
 _LAST_LINES = 15
 
 
@@ -103,16 +102,16 @@ def run_here(order: UpOrder) -> None:
 def summary(ready: Ready, order: UpOrder) -> list[str]:
     """What is listening, and what to do next."""
     workers = f"{ready.workers} in pool {ready.pool}"
-    scheme = "https://" if edge_tls().is_on else ""
-    address, called = scheme + ready.edge, scheme + _from_here(ready.edge)
+    is_secure = edge_tls().is_on
+    called = from_here(ready.edge, is_secure=is_secure)
     lines = [
         f"inferplane answers after {ready.seconds:.1f} s",
-        f"  edge     {address} (gRPC, REST, OpenAI's API)",
+        f"  edge     {EdgeTarget(addresses.parse(ready.edge), is_secure)} (gRPC, REST, OpenAI's API)",
         f"  workers  {workers}",
         f"  keys     {_about_keys(order)}",
         f"  state    {order.state.path}",
     ]
-    if not (edge_tls().is_on or order.edge.is_loopback):
+    if not (is_secure or order.edge.is_loopback):
         lines.append("  plain    who listens on the way reads keys: INFERPLANE_EDGE_CERTIFICATE")
     lines.append("next:")
     if called != _DEFAULT_EDGE:
@@ -126,12 +125,6 @@ def summary(ready: Ready, order: UpOrder) -> list[str]:
     ]
     stop = "inferplane down stops it" if order.ready_fd is not None else "Ctrl-C stops it"
     return [*lines, stop]
-
-
-def _from_here(edge: str) -> str:
-    """Where clients on this machine call it: no certificate is for the address of all addresses."""
-    found = addresses.parse(edge)
-    return str(replace(found, host=_LOOPBACK.get(found.host, found.host)))
 
 
 def _about_keys(order: UpOrder) -> str:

@@ -47,6 +47,16 @@ def _remember(context: typer.Context, value: Format) -> Format:
     return value
 
 
+def _address(context: typer.Context, value: str) -> str:
+    """The mesh of this machine is found wherever it listens, unless another one is named."""
+    source = context.get_parameter_source("address")
+    if source is None or source.name != "DEFAULT":
+        return value
+    from services.cli.adapters import access
+
+    return access.edge_here() or value
+
+
 AddressOption = Annotated[
     str,
     typer.Option(
@@ -55,6 +65,8 @@ AddressOption = Annotated[
         envvar="INFERPLANE_ADDRESS",
         metavar="HOST:PORT",
         help="The edge to call; https://HOST:PORT where it speaks TLS.",
+        show_default=f"that of the mesh that runs on the state directory, else {DEFAULT_ADDRESS}",
+        callback=_address,
     ),
 ]
 OutputOption = Annotated[

@@ -28,13 +28,8 @@ class TlsUp:
         return self.folder / "tls" / "me"
 
     def typed(self, *arguments: str, **environment: str) -> Done:
-        """A command to the edge."""
-        return run_inside(
-            *arguments,
-            INFERPLANE_ADDRESS=f"https://{self.mesh.address}",
-            INFERPLANE_STATE_DIR=str(self.folder),
-            **environment,
-        )
+        """A command to the edge, which it finds by the state directory."""
+        return run_inside(*arguments, INFERPLANE_STATE_DIR=str(self.folder), **environment)
 
     def typed_by_me(self, *arguments: str) -> Done:
         """The same by who trusts the edge, and has a certificate."""

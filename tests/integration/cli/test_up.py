@@ -185,12 +185,11 @@ def test_leftovers_of_a_dead_supervisor_are_ended(tmp_path: Path) -> None:
 
 
 def test_detached_up_goes_on_and_down_ends_it(tmp_path: Path) -> None:
-    """`up --detach` returns when the mesh answers; `down` waits for its end; a second `down` finds nothing."""
+    """`up --detach` returns when the mesh answers; commands find it wherever it listens; `down` waits for its end; a
+    second `down` finds nothing.
+    """
     port = free_port()
-    environment = {
-        "INFERPLANE_STATE_DIR": str(tmp_path),
-        "INFERPLANE_ADDRESS": f"127.0.0.1:{port}",
-    }
+    environment = {"INFERPLANE_STATE_DIR": str(tmp_path)}
     up = run("up", "--detach", "--workers", "1", "--edge-port", str(port), **environment)
     try:
         assert up.returncode == 0, up.stderr

@@ -9,7 +9,14 @@ import grpc
 import pytest
 
 from services.cli.adapters import access
-from services.cli.adapters.access import credential, given, headers, open_channel, origin
+from services.cli.adapters.access import (
+    credential,
+    edge_here,
+    given,
+    headers,
+    open_channel,
+    origin,
+)
 from services.cli.adapters.edge import to_error
 from services.cli.adapters.state_directory import RunningProcess, Services, StateDirectory
 from services.cli.domain.exit_code import UsageError, exit_code_of
@@ -50,6 +57,31 @@ def test_admin_key_of_a_mesh_that_is_gone_stays_here(state: StateDirectory) -> N
     """Who listens at the port once the supervisor is dead may be anybody."""
     state.write_processes([RunningProcess("supervisor", os.getpid(), 1.0)])
     assert headers(_EDGE) == {}
+
+
+@pytest.mark.parametrize(
+    ("edge", "is_secure", "called"),
+    [
+        ("127.0.0.1:9000", False, "127.0.0.1:9000"),
+        ("0.0.0.0:9000", False, "127.0.0.1:9000"),
+        ("[::]:9000", True, "https://[::1]:9000"),
+        ("10.0.0.1:9000", True, "https://10.0.0.1:9000"),
+        ("127.0.0.1:0", False, None),
+    ],
+)
+def test_the_mesh_that_runs_here_is_called_where_it_listens(
+    state: StateDirectory, edge: str, called: str | None, *, is_secure: bool
+) -> None:
+    """Under an address that a client can connect to."""
+    services = Services(registry="unix:/r", router="unix:/t", edge=edge, edge_is_secure=is_secure)
+    state.write_services(services)
+    assert edge_here() == called
+
+
+def test_a_mesh_that_is_gone_is_not_called(state: StateDirectory) -> None:
+    """Its port may be anybody's."""
+    state.write_processes([RunningProcess("supervisor", os.getpid(), 1.0)])
+    assert edge_here() is None
 
 
 def test_order_of_keys(state: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
