@@ -102,8 +102,11 @@ def _engine(scenario: str, counters: dict[str, float]) -> Iterator[str]:
     runner = counters.get("inferplane_engine_runner_seconds_total", 0.0)
     own = counters.get("inferplane_engine_own_seconds_total", 0.0)
     if runner:
-        share = own / (own + runner)
-        yield _bound("own share of step time", scenario, share, _OWN_SHARE)
+        sampling = counters.get("inferplane_engine_sampling_seconds_total", 0.0)
+        share = (own - sampling) / (own + runner)
+        yield _bound("scheduler's and texts' share of step time", scenario, share, _OWN_SHARE)
+        sampled = sampling / (own + runner)
+        yield f"| sampling's share of step time | {scenario} | – | {sampled:.1%} | – | – | – | |"
     if (waste := counters.get("inferplane_engine_kv_waste")) is not None:
         yield _bound("KV waste, of the blocks that requests hold", scenario, waste, _WASTE)
         whole = waste * counters.get("vllm:kv_cache_usage_perc", 0.0)

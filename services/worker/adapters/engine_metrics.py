@@ -109,6 +109,10 @@ _COUNTERS: Mapping[str, tuple[str, Callable[[EngineStatistics], float]]] = {
         "Time of scheduling, sampling and text between steps.",
         lambda of: of.own_seconds,
     ),
+    "inferplane_engine_sampling_seconds": (
+        "Of the time between steps, that of choosing tokens.",
+        lambda of: of.sampling_seconds,
+    ),
     "inferplane_engine_idle_slot_seconds": (
         "Time of empty places in a step while requests waited.",
         lambda of: of.idle_slot_seconds,

@@ -15,6 +15,7 @@ class StepFacts:
     generated_tokens: int  # chosen
     seconds: float  # of the runner
     own_seconds: float  # of scheduling, sampling and text
+    sampling_seconds: float = 0.0  # of them, of choosing tokens
     waiting: int = 0  # texts that it left waiting
     running: int = 0  # texts that held blocks
     slots: int = 0  # texts that may run at once

@@ -35,6 +35,7 @@ class EngineStatistics:
     failed_steps: int = 0
     runner_seconds: float = 0.0
     own_seconds: float = 0.0  # of scheduling, sampling and text
+    sampling_seconds: float = 0.0  # of them, of choosing tokens
     idle_slot_seconds: float = 0.0  # places for texts that were empty while some waited
     prompt_tokens: int = 0  # computed
     generated_tokens: int = 0
@@ -60,6 +61,7 @@ class EngineStatistics:
         self.failed_steps += facts.failed
         self.runner_seconds += facts.seconds
         self.own_seconds += facts.own_seconds
+        self.sampling_seconds += facts.sampling_seconds
         if facts.waiting:
             idle = facts.slots - facts.running
             self.idle_slot_seconds += idle * (facts.seconds + facts.own_seconds)

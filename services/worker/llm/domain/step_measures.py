@@ -8,11 +8,12 @@ from services.worker.llm.domain.step_plan import StepPlan
 
 @dataclass(slots=True)
 class StepMeasures:
-    """Of one step; times are of the monotonic clock."""
+    """Of one step; times are of the monotonic clock, unless they are said to be spans."""
 
     begun: float
     planned: float = 0.0
     computed: float = 0.0
+    sampling: float = 0.0  # a span: of choosing tokens
     waiting: int = 0
     running: int = 0
     generated: int = 0
@@ -30,6 +31,7 @@ class StepMeasures:
             generated_tokens=self.generated,
             seconds=seconds,
             own_seconds=now - self.begun - seconds,
+            sampling_seconds=self.sampling,
             waiting=self.waiting,
             running=self.running,
             slots=slots,

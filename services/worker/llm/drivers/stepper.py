@@ -176,7 +176,9 @@ class Stepper:
         texts = [text for c in plan.sampled if (text := self._texts.get(c)) is not None]
         if len(texts) < len(plan.sampled):
             logits = logits[[row for row, c in enumerate(plan.sampled) if c in self._texts]]
+        began = self._clock()
         chosen = choose(logits, [text.state for text in texts])
+        measures.sampling = self._clock() - began
         for text, token in zip(texts, chosen, strict=True):
             if text.continuation not in self._texts:
                 continue  # another text of its request failed

@@ -52,7 +52,9 @@ async def test_an_engine_is_measured_and_its_successor_goes_on() -> None:
         assert value("vllm:inter_token_latency_seconds_count") == 4 * round_
         assert value("vllm:e2e_request_latency_seconds_count") == round_
         assert value("vllm:request_prompt_tokens_sum") == 5 * round_
-        assert value("inferplane_engine_runner_seconds_total") or 0 > 0
+        assert (value("inferplane_engine_runner_seconds_total") or 0) > 0
+        sampling = value("inferplane_engine_sampling_seconds_total") or 0
+        assert 0 < sampling < (value("inferplane_engine_own_seconds_total") or 0)
     assert value("vllm:cache_config_info", block_size="4", num_gpu_blocks="64") == 1
     engines.hide(VERSION)
     assert value("vllm:generation_tokens_total") is None
