@@ -9,6 +9,9 @@ from services.worker.domain.budget_terms import BudgetTerms
 _NEVER = float("-inf")
 _RETRY_SECONDS = 0.1  # while others hold some of it
 _PERIOD_SECONDS = 1.0
+# From when somebody runs short until all others have given back what lies idle: a beat, after which they know, and a
+# tenth of a second, with some room.
+_GIVEN_BACK_SECONDS = 1.5
 _MOST_OLDER = (
     64  # windows that metering was away for; what was used in older ones nobody asks for any more
 )
@@ -82,6 +85,7 @@ class Share:
     available: int = 0
     held_by_others: int = 0
     scarce: bool = False
+    hopes_until: float = _NEVER  # until then others may not have heard that it is scarce
     appetite: int = 0  # what it likes to have free
     taken: int = 0  # since `told_at`
     taken_in_period: int = 0
@@ -103,6 +107,11 @@ class Share:
         if now >= self.told_at + fresh:
             return False
         return amount > self.free(now, renewed_until) + self.available
+
+    def may_come_back(self, amount: int, now: float, renewed_until: float) -> bool:
+        """Whether so much may be there in a moment: others have only just begun to give back what lies idle."""
+        there = self.free(now, renewed_until) + self.available + self.held_by_others
+        return now < self.hopes_until and amount <= there
 
     def take(self, lease: Lease, amount: int) -> None:
         """Set so much of a lease aside. May be more than is free, where nobody minds."""
@@ -204,6 +213,8 @@ class Share:
         self.window_until = sent_at + grant.window_left
         self.told_at, self.taken = sent_at, 0
         self.available, self.held_by_others = grant.available, grant.held_by_others
+        if grant.scarce and not self.scarce:
+            self.hopes_until = sent_at + _GIVEN_BACK_SECONDS
         self.scarce = grant.scarce
 
     def _enter_told(self, grant: Grant, serial: int) -> None:

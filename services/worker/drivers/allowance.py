@@ -35,6 +35,7 @@ Shares: TypeAlias = tuple[Share, ...]
 _MOST_CALLERS = 20_000
 _MOST_PROJECTS = 10_000
 _MOST_WAITING = 10_000
+_MOST_HOPING = 1000  # of them, for what others may give back
 _MOST_RATES = 10_000
 _NO_RATES = Rates()
 _MONEY = BudgetUnit.MONEY
@@ -63,6 +64,7 @@ class Waiter:
     asked: set[str] = field(
         default_factory=set
     )  # uids of budgets that metering was asked about for it
+    hopes: bool = False  # for what others may give back, which the next exchange in turn will tell
 
 
 class Allowances:
@@ -115,7 +117,9 @@ class Allowances:
             partly = self.attempt(shares, caller, version, need, partly=True)
             if isinstance(partly, Held):
                 return partly
-            raise self.refusal(found, caller, version, need)
+            if not self.may_hope(found, caller, version, need):
+                raise self.refusal(found, caller, version, need)
+            return self._wait(caller, version, need, hopes=True)
         return self._wait(caller, version, need)
 
     def _of_unknown(
@@ -128,7 +132,9 @@ class Allowances:
             return self.without_metering(caller, version, need)
         return self._wait(caller, version, need)
 
-    async def _wait(self, caller: Caller, version: VersionName, need: Need) -> Reservation:
+    async def _wait(
+        self, caller: Caller, version: VersionName, need: Need, *, hopes: bool = False
+    ) -> Reservation:
         if len(self.waiting) >= _MOST_WAITING:
             raise UnavailableError(
                 f"{len(self.waiting)} requests wait for their budgets already",
@@ -136,9 +142,10 @@ class Allowances:
                 retry_after=1.0,
             )
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
-        self.waiting.append(Waiter(caller, version, need, future))
+        self.waiting.append(Waiter(caller, version, need, future, hopes=hopes))
         self.counts.waits += 1
-        self.asked.set()
+        if not hopes:
+            self.asked.set()
         try:
             return await future
         except asyncio.CancelledError:
@@ -261,7 +268,7 @@ class Allowances:
         self.active[terms.uid] = share
         window = terms.window.name.lower()
         self.counts.refused[window] += 1
-        asked = cost(terms.unit, need, self.rates_of(share, caller, version) or _NO_RATES)
+        asked = self._full(share, caller, version, need)
         limit, left = (amount_text(terms.unit, n) for n in (terms.amount, share.remaining()))
         reset = max(0.0, share.window_until - now)
         wanted = amount_text(terms.unit, asked)
@@ -288,8 +295,18 @@ class Allowances:
     ) -> bool:
         if share.terms.stop_streams:  # any of it is of use
             return share.refuses(share.free(now, self.renewed_until) + 1, now, self.renewed_until)
+        return share.refuses(self._full(share, caller, version, need), now, self.renewed_until)
+
+    def may_hope(self, share: Share, caller: Caller, version: VersionName, need: Need) -> bool:
+        """Whether to wait for what others give back rather than refuse; each shortage has one such moment."""
+        full, now = self._full(share, caller, version, need), self.clock.monotonic()
+        return len(self.waiting) < _MOST_HOPING and share.may_come_back(
+            full, now, self.renewed_until
+        )
+
+    def _full(self, share: Share, caller: Caller, version: VersionName, need: Need) -> int:
         rates = self.rates_of(share, caller, version) or _NO_RATES
-        return share.refuses(cost(share.terms.unit, need, rates), now, self.renewed_until)
+        return cost(share.terms.unit, need, rates)
 
     # What the shares need to know.
 

@@ -213,12 +213,13 @@ class LeaseRounds:
         for waiter in waiting:
             if not waiter.future.done() and not self._served(waiter):
                 mine.waiting.append(waiter)
-        if mine.waiting:
+        if any(not waiter.hopes for waiter in mine.waiting):
             mine.asked.set()
 
     def _served(self, waiter: Waiter) -> bool:
         mine = self._allowances
         caller, version, need = waiter.caller, waiter.version, waiter.need
+        waiter.hopes = False
         shares = mine.callers.get(caller)
         if shares is None:
             return False
@@ -229,8 +230,10 @@ class LeaseRounds:
         if isinstance(found, Share) and found.terms.uid in waiter.asked:
             partly = mine.attempt(shares, caller, version, need, partly=True)
             if not isinstance(partly, Held):
-                waiter.future.set_exception(mine.refusal(found, caller, version, need))
-                return True
+                waiter.hopes = mine.may_hope(found, caller, version, need)
+                if not waiter.hopes:
+                    waiter.future.set_exception(mine.refusal(found, caller, version, need))
+                return not waiter.hopes
             found = partly
         if isinstance(found, Held):
             waiter.future.set_result(found)

@@ -84,6 +84,18 @@ async def tick(clock: ManualClock) -> None:
         clock.advance(0.0005)
 
 
+async def test_what_lies_idle_at_another_worker_is_waited_for(world: World) -> None:
+    """One caller, in turn at two workers: nobody is refused what nobody uses."""
+    await make_budget(world.people, tokens(120))
+    async with worker(world.service.address, "w2", clock=world.clock) as other:
+        for allowances in (world.worker, other):
+            held = await reserved(allowances, need(54))
+            held.settle(need(50))
+        with pytest.raises(ResourceExhaustedError, match="120 tokens a day, 20 of them left"):
+            await reserved(world.worker, need(54))
+    assert (await status(world.people)).used == "100"
+
+
 async def test_who_is_bound_by_nothing_never_waits_after_the_first_call(world: World) -> None:
     """1. the first call asks; 2. others of its project don't; 3. nor does anybody without a project."""
     assert await reserved(world.worker, need(5)) is NOTHING_RESERVED

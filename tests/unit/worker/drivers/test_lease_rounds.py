@@ -34,6 +34,7 @@ class WrittenMetering:
     """A LeaseExchange: each key has a budget of its own, and everybody gets what is needed of what is left."""
 
     left: int = 10**9
+    elsewhere: int = 0  # that others hold, and have not been asked for yet
     is_away: bool = False
     has_budgets: bool = True
     changed: Sequence[str] | None = ()
@@ -66,7 +67,7 @@ class WrittenMetering:
         )
 
     def _grant(self, use: BudgetUse) -> Grant:
-        given = min(use.needed, self.left)
+        given = min(use.needed, self.left) if self.left >= use.least else 0
         self.left -= given
         held = sum(lease.granted for lease in use.leases if not lease.is_closed)
         return Grant(
@@ -75,6 +76,8 @@ class WrittenMetering:
             window_left=3600.0,
             granted=held + given,
             available=self.left,
+            held_by_others=self.elsewhere,
+            scarce=use.needed > given and self.elsewhere > 0,
         )
 
 
@@ -133,6 +136,51 @@ async def test_what_is_there_serves_those_that_came_first(world: World) -> None:
     assert isinstance(refusal, ResourceExhaustedError)
     assert refusal.retry_after is not None
     assert f"try again in {refusal.retry_after:.0f} s" in refusal.message
+
+
+async def test_what_others_give_back_in_a_moment_is_waited_for(world: World) -> None:
+    """Once they have heard of it; meanwhile it is asked ten times a second, however many wait."""
+    world.metering.left, world.metering.elsewhere = 10, 30
+    first, second = world.asks("k", 40), world.asks("k", 40)
+    await world.until(lambda: world.metering.heard[-1].uses != ())
+    began, seen = world.clock.monotonic(), len(world.metering.heard)
+    third = world.asks("k", 40)
+    await world.until(lambda: world.clock.monotonic() > began + 0.45)
+    assert not any(future.done() for future in (first, second, third))
+    assert len(world.metering.heard) - seen <= 6
+    world.metering.left, world.metering.elsewhere = 40, 0
+    await world.until(lambda: first.done() and second.done() and third.done())
+    (await first).release()
+    for late in (second, third):
+        with pytest.raises(ResourceExhaustedError, match="is used up"):
+            await late
+
+
+async def test_what_others_keep_is_waited_for_once(world: World) -> None:
+    """Then they need it: who comes in the same shortage is refused at once, and so is who needs more than is there."""
+    world.metering.left, world.metering.elsewhere = 10, 30
+    first, larger = world.asks("k", 40), world.asks("k", 41)
+    began = world.clock.monotonic()
+    await world.until(larger.done)
+    assert world.clock.monotonic() - began < 0.1
+    await world.until(first.done)
+    assert 1.4 < world.clock.monotonic() - began < 1.7
+    with pytest.raises(ResourceExhaustedError, match="try again in 1 s"):
+        world.asks("k", 40)
+    for refused in (first, larger):
+        with pytest.raises(ResourceExhaustedError, match="try again in 1 s"):
+            await refused
+
+
+async def test_only_so_many_wait_for_what_others_give_back(world: World) -> None:
+    """The others are refused: who asks without end must not fill the memory."""
+    world.metering.left, world.metering.elsewhere = 10, 30
+    waiting = [world.asks("k", 40) for _ in range(1100)]
+    await world.until(lambda: sum(future.done() for future in waiting) >= 100)
+    assert sum(future.done() for future in waiting) == 100
+    world.metering.left, world.metering.elsewhere = 40 * 1000, 0
+    await world.until(lambda: all(future.done() for future in waiting))
+    assert sum(future.exception() is None for future in waiting) == 1000
 
 
 async def test_more_budgets_than_fit_are_told_in_turn(world: World) -> None:
