@@ -222,7 +222,7 @@ def test_detached_up_goes_on_and_down_ends_it(tmp_path: Path) -> None:
 def test_start_that_is_hopeless_ends(tmp_path: Path, detach: list[str]) -> None:
     """A service that dies again and again before the mesh answers ends `up` with its name and its log."""
     done = run(
-        *("up", *detach, "--workers", "0", "--edge-port", str(free_port())),
+        *("up", *detach, "--workers", "0", "--edge-port", str(free_port()), "--timeout", "110"),
         INFERPLANE_STATE_DIR=str(tmp_path),
         INFERPLANE_STORE_URL="nonsense://x",
     )
