@@ -78,10 +78,6 @@ class Draft:
         )
 
     def _blocks(self, width: int) -> Array:
-        """A row for each text; a copy, as their tables go on changing."""
-        if len(self.texts) == 1:
-            (text,) = self.texts
-            return text.table.row[:width].reshape(1, width).copy()
         blocks = np.zeros((len(self.texts), width), np.int32)
         for row, text in zip(blocks, self.texts, strict=True):
             count = len(text.table.blocks)
