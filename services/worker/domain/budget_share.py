@@ -106,6 +106,10 @@ class Share:
         fresh = _RETRY_SECONDS if self.held_by_others else _PERIOD_SECONDS
         if now >= self.told_at + fresh:
             return False
+        return self.lacks(amount, now, renewed_until)
+
+    def lacks(self, amount: int, now: float, renewed_until: float) -> bool:
+        """Whether there wasn't so much when metering spoke of it last."""
         return amount > self.free(now, renewed_until) + self.available
 
     def may_come_back(self, amount: int, now: float, renewed_until: float) -> bool:

@@ -63,7 +63,7 @@ class Waiter:
     future: asyncio.Future[Reservation]
     asked: set[str] = field(
         default_factory=set
-    )  # uids of budgets that metering was asked about for it
+    )  # uids of budgets that metering was asked about for it in the last exchange
     hopes: bool = False  # for what others may give back, which the next exchange in turn will tell
 
 
@@ -296,6 +296,11 @@ class Allowances:
         if share.terms.stop_streams:  # any of it is of use
             return share.refuses(share.free(now, self.renewed_until) + 1, now, self.renewed_until)
         return share.refuses(self._full(share, caller, version, need), now, self.renewed_until)
+
+    def is_lacking(self, share: Share, caller: Caller, version: VersionName, need: Need) -> bool:
+        """Whether metering has said that so much is not there; else it is there, only not granted to this worker."""
+        full, now = self._full(share, caller, version, need), self.clock.monotonic()
+        return share.lacks(full, now, self.renewed_until)
 
     def may_hope(self, share: Share, caller: Caller, version: VersionName, need: Need) -> bool:
         """Whether to wait for what others give back rather than refuse; each shortage has one such moment."""

@@ -137,6 +137,7 @@ class LeaseRounds:
         needs: dict[str, list[int]] = {}
         found: dict[str, Share] = {}
         for waiter in mine.waiting:
+            waiter.asked.clear()  # what was asked before may never have been answered
             for share in mine.callers.get(waiter.caller) or ():
                 rates = mine.rates_of(share, waiter.caller, waiter.version)
                 if rates is None or share.terms.shadow:
@@ -230,6 +231,8 @@ class LeaseRounds:
         if isinstance(found, Share) and found.terms.uid in waiter.asked:
             partly = mine.attempt(shares, caller, version, need, partly=True)
             if not isinstance(partly, Held):
+                if not mine.is_lacking(found, caller, version, need):
+                    return False  # enough is there, only nothing can be taken of this answer: the next one will do
                 waiter.hopes = mine.may_hope(found, caller, version, need)
                 if not waiter.hopes:
                     waiter.future.set_exception(mine.refusal(found, caller, version, need))

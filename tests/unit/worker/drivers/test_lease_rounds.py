@@ -230,6 +230,19 @@ async def test_requests_wait_through_a_short_failure_and_not_through_a_long_one(
     assert error.reason == "METERING_UNAVAILABLE"
 
 
+async def test_an_answer_that_came_too_late_refuses_nobody(world: World) -> None:
+    """It took longer than the lease that it grants; there is enough, and the next answer grants it."""
+    first = world.asks("k", 10)
+    await world.until(first.done)
+    world.metering.may_answer.clear()
+    waiting = world.asks("k", 500)
+    await world.until(lambda: any(use.needed >= 400 for use in world.metering.heard[-1].uses))
+    world.clock.advance(11.0)
+    world.metering.may_answer.set()
+    await world.until(waiting.done)
+    assert waiting.exception() is None
+
+
 async def test_at_the_end_everything_is_given_back(world: World) -> None:
     """What was used is told, and the lease is closed."""
     waits = world.asks("k", 10)
